@@ -1,0 +1,203 @@
+package backend
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// URL is a parsed backend URL:
+//
+//	scheme://[user[:password]@]host[:port][,host[:port]...][/path][?param=value&...]
+//	scheme:path[?param=value&...]
+type URL struct {
+	Scheme string
+	User   *url.Userinfo // nil if absent; holds the password
+	Hosts  []string      // each host or host:port; empty if absent
+	Path   string        // decoded, with its leading slash if there was a host part
+	Params *Params
+}
+
+const urlForm = "scheme://[user[:password]@]host[:port][,host[:port]...][/path][?param=value&...], special characters in user and password percent-encoded"
+
+// ParseURL splits a URL. Its errors never repeat the URL, which may hold a password.
+func ParseURL(s string) (*URL, error) {
+	scheme, _, ok := strings.Cut(s, ":")
+	if !ok || scheme == "" || strings.ContainsAny(scheme, "/?#@") {
+		return nil, fmt.Errorf("%w URL: no scheme; want %s", ErrInvalid, urlForm)
+	}
+	one, more := splitHosts(s)
+	u, err := url.Parse(one)
+	for _, h := range more {
+		if o, oerr := url.Parse("x://" + h); oerr != nil || o.Host != h {
+			err = ErrInvalid
+		}
+	}
+	if err != nil || u.Fragment != "" {
+		// err may quote any part of the URL, the password included
+		return nil, fmt.Errorf("%w URL with scheme %.20q: malformed; want %s", ErrInvalid, scheme, urlForm)
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if strings.Contains(u.Host, ":") && u.User == nil && strings.Contains(u.EscapedPath(), "@") || slices.ContainsFunc(slices.Collect(maps.Keys(q)), func(k string) bool { return strings.Contains(k, "@") }) {
+		// "user:pass/word@host": what looks like a path or a parameter is half a password
+		return nil, fmt.Errorf("%w URL with scheme %.20q: malformed; want %s", ErrInvalid, scheme, urlForm)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w URL with scheme %.20q: malformed query; want ?param=value&param=value", ErrInvalid, scheme)
+	}
+	out := &URL{Scheme: u.Scheme, User: u.User, Path: u.Path, Params: NewParams(q)}
+	if u.Opaque != "" {
+		if out.Path, err = url.PathUnescape(u.Opaque); err != nil {
+			return nil, fmt.Errorf("%w URL with scheme %.20q: malformed path", ErrInvalid, scheme)
+		}
+	}
+	if u.Host != "" || len(more) > 0 {
+		out.Hosts = append([]string{u.Host}, more...)
+		if slices.Contains(out.Hosts, "") {
+			return nil, Invalid("URL hosts", strings.Join(out.Hosts, ","), "host[:port] separated by single commas")
+		}
+	}
+	return out, nil
+}
+
+// splitHosts takes all hosts but the first out of a URL: net/url knows one host.
+func splitHosts(s string) (one string, more []string) {
+	start := strings.Index(s, "://")
+	if start < 0 {
+		return s, nil
+	}
+	start += len("://")
+	end := len(s)
+	if i := strings.IndexAny(s[start:], "/?#"); i >= 0 {
+		end = start + i
+	}
+	if i := strings.LastIndexByte(s[start:end], '@'); i >= 0 {
+		start += i + 1
+	}
+	hosts := strings.Split(s[start:end], ",")
+	return s[:start] + hosts[0] + s[end:], hosts[1:]
+}
+
+// Params reads the query of a URL. Each getter notes that its parameter is known
+// and returns the default if it is absent or malformed; Err then tells the first
+// malformed, repeated or unknown one.
+type Params struct {
+	q     url.Values
+	known []string
+	err   error
+}
+
+// NewParams returns the parameters of a parsed query.
+func NewParams(q url.Values) *Params { return &Params{q: q} }
+
+func (p *Params) get(name, accepted string) (string, bool) {
+	p.known = append(p.known, name)
+	v, ok := p.q[name]
+	if ok && len(v) > 1 {
+		p.fail(name, fmt.Sprintf("given %d times", len(v)), accepted+", once") // the values may be secret
+		return "", false
+	}
+	if !ok {
+		return "", false
+	}
+	return v[0], true
+}
+
+func (p *Params) fail(name, value, accepted string) {
+	if p.err == nil {
+		p.err = Invalid("URL parameter "+name, value, accepted)
+	}
+}
+
+// String reads a parameter as it is.
+func (p *Params) String(name, def string) string {
+	if v, ok := p.get(name, "text"); ok {
+		return v
+	}
+	return def
+}
+
+// Duration reads a positive duration such as 500ms, 30s or 1h.
+func (p *Params) Duration(name string, def time.Duration) time.Duration {
+	const accepted = "a positive duration such as 500ms, 30s or 1h"
+	v, ok := p.get(name, accepted)
+	if !ok {
+		return def
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d <= 0 {
+		p.fail(name, v, accepted)
+		return def
+	}
+	return d
+}
+
+// Int reads a whole number from least to most.
+func (p *Params) Int(name string, def, least, most int) int {
+	accepted := fmt.Sprintf("a whole number from %d to %d", least, most)
+	v, ok := p.get(name, accepted)
+	if !ok {
+		return def
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < least || n > most {
+		p.fail(name, v, accepted)
+		return def
+	}
+	return n
+}
+
+// Bool reads true or false.
+func (p *Params) Bool(name string, def bool) bool {
+	const accepted = "true or false"
+	v, ok := p.get(name, accepted)
+	if !ok {
+		return def
+	}
+	if v != "true" && v != "false" {
+		p.fail(name, v, accepted)
+		return def
+	}
+	return v == "true"
+}
+
+// Enum reads one of the allowed words.
+func (p *Params) Enum(name, def string, allowed ...string) string {
+	accepted := "one of " + strings.Join(allowed, ", ")
+	v, ok := p.get(name, accepted)
+	if !ok {
+		return def
+	}
+	if !slices.Contains(allowed, v) {
+		p.fail(name, v, accepted)
+		return def
+	}
+	return v
+}
+
+// Err returns the first malformed parameter, or an unknown one with those that
+// are accepted. Values of unknown parameters are not repeated: one of them may be
+// a misspelt password.
+func (p *Params) Err() error {
+	if p.err != nil {
+		return p.err
+	}
+	known := slices.Clone(p.known)
+	slices.Sort(known)
+	known = slices.Compact(known)
+	var unknown []string
+	for name := range p.q {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	return fmt.Errorf("%w URL parameter %q: unknown; accepted: %s", ErrInvalid, unknown[0], strings.Join(known, ", "))
+}
