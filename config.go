@@ -1,0 +1,106 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// Config says how to open a client, in a form that decodes from JSON and YAML:
+//
+//	lock:
+//	  url: redis://app:secret@localhost:6379/0
+//	  ttl: 30s
+//
+// Only the URL must be there. What else is set has precedence over the same in the
+// URL's parameters, and options given to OpenConfig over both. Durations are strings
+// such as 500ms, 30s or 1h.
+//
+// Printing or logging a Config shows no password. Encoding it does.
+type Config struct {
+	URL      string `json:"url" yaml:"url"`                               // as for Open
+	TTL      string `json:"ttl,omitempty" yaml:"ttl,omitempty"`           // as WithTTL
+	Renew    *bool  `json:"renew,omitempty" yaml:"renew,omitempty"`       // false as WithoutRenewal
+	MinHold  string `json:"min_hold,omitempty" yaml:"min_hold,omitempty"` // as WithMinHold
+	Metadata string `json:"metadata,omitempty" yaml:"metadata,omitempty"` // as WithMetadata
+}
+
+// OpenConfig is Open with what cfg says. An ErrInvalid names the field, its value,
+// unless that may hold a password, and what is accepted.
+func OpenConfig(ctx context.Context, cfg Config, opts ...Option) (*Client, error) {
+	own, err := cfg.options()
+	if err != nil {
+		return nil, &Error{Op: "open", Err: err}
+	}
+	return Open(ctx, cfg.URL, append(own, opts...)...)
+}
+
+func (c Config) options() ([]Option, error) {
+	if c.URL == "" {
+		return nil, backend.Invalid("config url", "", "the URL of a backend, such as redis://localhost:6379/0")
+	}
+	var out []Option
+	for _, f := range []struct {
+		name, value string
+		option      func(time.Duration) MutexOption
+	}{{"ttl", c.TTL, WithTTL}, {"min_hold", c.MinHold, WithMinHold}} {
+		if f.value == "" {
+			continue
+		}
+		d, err := time.ParseDuration(f.value)
+		if err != nil || d <= 0 {
+			return nil, backend.Invalid("config "+f.name, f.value, "a positive duration such as 500ms, 30s or 1h")
+		}
+		out = append(out, f.option(d))
+	}
+	if c.Renew != nil {
+		out = append(out, mutexOption(func(m *mutexConfig) { m.noRenewal = !*c.Renew }))
+	}
+	if c.Metadata != "" {
+		out = append(out, WithMetadata(c.Metadata))
+	}
+	return out, nil
+}
+
+// String shows the configuration without the password and the URL's parameters.
+func (c Config) String() string {
+	out := []string{"url=" + shownURL(c.URL)}
+	add := func(name, value string) {
+		if value != "" {
+			out = append(out, name+"="+value)
+		}
+	}
+	add("ttl", c.TTL)
+	if c.Renew != nil {
+		add("renew", fmt.Sprint(*c.Renew))
+	}
+	add("min_hold", c.MinHold)
+	add("metadata", c.Metadata)
+	return strings.Join(out, " ")
+}
+
+// GoString shows what String shows.
+func (c Config) GoString() string { return "lock.Config{" + c.String() + "}" }
+
+// LogValue shows what String shows.
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// shownURL is a URL as far as it can hold no secret. Parameters may be passwords too.
+func shownURL(s string) string {
+	u, err := backend.ParseURL(s)
+	switch {
+	case err != nil:
+		return "(malformed)"
+	case len(u.Hosts) == 0 && !strings.HasPrefix(u.Path, "/"):
+		return u.Scheme + ":" + u.Path
+	}
+	user := ""
+	if u.User != nil {
+		user = u.User.Username() + "@"
+	}
+	return u.Scheme + "://" + user + strings.Join(u.Hosts, ",") + u.Path
+}
