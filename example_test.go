@@ -1,0 +1,109 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	_ "github.com/interlock-go/lock/memlock"
+)
+
+// The backend is a line of configuration; the rest of the program does not know it.
+func Example() {
+	ctx := context.Background()
+	c, err := lock.Open(ctx, "mem://shop?ttl=30s") // or redis://..., file:///...
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+
+	err = lock.Do(ctx, c.Mutex("orders/42"), func(ctx context.Context) error {
+		fmt.Println("shipping, and nobody else is")
+		return ctx.Err() // ends if the lock is lost
+	})
+	fmt.Println(err)
+	// Output:
+	// shipping, and nobody else is
+	// <nil>
+}
+
+// A lease can be held for longer than a function runs. Its token goes to the
+// resource, which refuses a lower one than it has seen.
+func ExampleMutex_Lock() {
+	ctx := context.Background()
+	c, _ := lock.Open(ctx, "mem:")
+	defer c.Close(ctx)
+
+	wait, cancel := context.WithTimeout(ctx, 5*time.Second) // bounds the wait, not the hold
+	defer cancel()
+	lease, err := c.Mutex("reports").Lock(wait)
+	if err != nil {
+		fmt.Println(err) // says who holds it
+		return
+	}
+	fence, ok := lease.Token()
+	fmt.Println("fenced:", ok && fence > 0)
+	select {
+	case <-lease.Done():
+		fmt.Println("lost:", lease.Err())
+	default:
+		fmt.Println("unlocked:", lease.Unlock(ctx))
+	}
+	// Output:
+	// fenced: true
+	// unlocked: <nil>
+}
+
+// TryLock says who holds the lock.
+func ExampleMutex_TryLock() {
+	ctx := context.Background()
+	c, _ := lock.Open(ctx, "mem:", lock.WithMetadata("the nightly job"))
+	defer c.Close(ctx)
+	lease, _ := c.Mutex("db").TryLock(ctx)
+	defer func() { _ = lease.Unlock(ctx) }()
+
+	_, err := c.Mutex("db").TryLock(ctx)
+	var locked *lock.LockedError
+	if errors.As(err, &locked) {
+		fmt.Println("held by", locked.Holder.Metadata)
+	}
+	// Output: held by the nightly job
+}
+
+// A deployment that cannot do without a property refuses to start without it.
+func ExampleWithRequire() {
+	_, err := lock.Open(context.Background(), "mem:", lock.WithRequire(backend.RequireFIFO, backend.RequireMachineScope))
+	fmt.Println(err)
+	// Output: lock: open on mem: required scope=machine: unsupported operation by backend mem
+}
+
+// A health check that tells whether the lock service answers.
+func ExampleClient_Ping() {
+	c, _ := lock.Open(context.Background(), "mem:")
+
+	health := func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if err := c.Ping(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable) // shows no password
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		health(w, httptest.NewRequest(http.MethodGet, "/health/lock", nil))
+		fmt.Print(w.Code, " ", w.Body)
+		_ = c.Close(context.Background())
+	}
+	// Output:
+	// 200 ok
+	// 503 lock: ping on mem: client closed
+}
