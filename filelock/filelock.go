@@ -1,0 +1,300 @@
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+func init() { backend.Register("file", open) }
+
+// Backend gives out the locks of a directory. It is safe for concurrent use. It
+// opens one file for each hold or wait, and on Linux one inotify instance.
+type Backend struct {
+	root      string // absolute
+	prefix    string
+	mode      fs.FileMode
+	allowFUSE bool
+	host      string
+	local     turns
+	done      chan struct{} // closed by Close
+
+	mu      sync.Mutex
+	closed  bool
+	tickets map[ticketID]*ticket // every live one, which also keeps its file from the garbage collector
+	events  *watcher             // nil until the first watch
+	active  sync.WaitGroup       // operations under way
+}
+
+var _ interface {
+	backend.Backend
+	backend.Waiter
+	backend.Inspector
+	backend.Lister
+	backend.Breaker
+	backend.Pinger
+} = (*Backend)(nil)
+
+// Option configures a Backend.
+type Option func(*Backend)
+
+// WithPrefix separates the locks of this Backend from those under other prefixes
+// in the same directory. It has at most 40 bytes.
+func WithPrefix(prefix string) Option { return func(b *Backend) { b.prefix = prefix } }
+
+// WithMode sets the permissions of directories that are created; files get the same
+// without execution. The default is 0700. Beyond permissions only fs.ModeSetgid is
+// accepted.
+func WithMode(mode fs.FileMode) Option { return func(b *Backend) { b.mode = mode } }
+
+// WithFUSE accepts a directory on FUSE. The caller vouches for it: the file system
+// is local and its flock excludes all processes of the machine.
+func WithFUSE() Option { return func(b *Backend) { b.allowFUSE = true } }
+
+// New returns a Backend of a directory, which it creates if it is missing. On a
+// system without flock(2), and on a network file system, its error matches
+// errors.ErrUnsupported.
+func New(dir string, opts ...Option) (*Backend, error) {
+	b := &Backend{
+		mode:    0o700,
+		done:    make(chan struct{}),
+		tickets: map[ticketID]*ticket{},
+	}
+	for _, o := range opts {
+		o(b)
+	}
+	if dir == "" || strings.ContainsRune(dir, 0) {
+		return nil, backend.Invalid("directory", dir, "a path")
+	}
+	if len(b.prefix) > maxPrefix {
+		return nil, backend.Invalid("prefix", b.prefix, fmt.Sprintf("at most %d bytes", maxPrefix))
+	}
+	if b.mode&^(fs.ModePerm|fs.ModeSetgid) != 0 || b.mode&0o700 != 0o700 {
+		return nil, backend.Invalid("mode", fmt.Sprintf("%#o", b.mode), modeAccepted)
+	}
+	if err := supported(); err != nil {
+		return nil, err
+	}
+	var err error
+	if b.root, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("directory %q: %w", dir, err)
+	}
+	b.host, _ = os.Hostname() // only a hint for those who look at tickets
+	if err := b.prepare(); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+const modeAccepted = "octal permissions with rwx for the owner, such as 0700 or 2770"
+
+// prepare creates the root and makes sure that flock excludes there.
+func (b *Backend) prepare() error {
+	// What exists of the path is looked at first: nothing is created on a file system
+	// that is then refused.
+	have := b.root
+	for {
+		if _, err := os.Stat(have); err == nil || !errors.Is(err, fs.ErrNotExist) || have == filepath.Dir(have) {
+			break
+		}
+		have = filepath.Dir(have)
+	}
+	if err := checkFS(have, b.allowFUSE); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(b.root), b.mode.Perm()); err != nil {
+		return rootErr(b.root, err)
+	}
+	if err := b.mkdir(b.root); err != nil {
+		return rootErr(b.root, err)
+	}
+	if info, err := os.Stat(b.root); err != nil {
+		return rootErr(b.root, err)
+	} else if !info.IsDir() {
+		return backend.Invalid("directory", b.root, "a directory, and this is another kind of file")
+	}
+	if err := checkFS(b.root, b.allowFUSE); err != nil {
+		return err
+	}
+	f, err := os.Open(b.root)
+	if err != nil {
+		return rootErr(b.root, err)
+	}
+	defer f.Close()
+	if _, err := tryFlock(f, shared); err != nil {
+		return fmt.Errorf("directory %q: its file system does not support flock: %w: %w", b.root, errors.ErrUnsupported, err)
+	}
+	if err := b.touch(); err != nil {
+		return rootErr(b.root, err)
+	}
+	return nil
+}
+
+func rootErr(root string, err error) error {
+	return fmt.Errorf("lock directory %q must be a directory that this user can write to: %w", root, err)
+}
+
+// mkdir creates a directory with exactly the mode, whatever the umask.
+func (b *Backend) mkdir(dir string) error {
+	err := os.Mkdir(dir, b.mode.Perm())
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil && b.mode != 0o700 {
+		err = os.Chmod(dir, b.mode)
+	}
+	return err
+}
+
+// create creates a file with the mode of files, whatever the umask.
+func (b *Backend) create(path string, flags int) (*os.File, error) {
+	mode := b.mode.Perm() & 0o666
+	f, err := os.OpenFile(path, flags|os.O_CREATE|noFollow, mode)
+	if err != nil || mode == 0o600 {
+		return f, err
+	}
+	if info, err := f.Stat(); err == nil && info.Mode().Perm() != mode {
+		_ = f.Chmod(mode) // fails if it is not ours, and then its owner has seen to it
+	}
+	return f, nil
+}
+
+// touch proves that files can be made in the root.
+func (b *Backend) touch() error {
+	f, err := b.create(filepath.Join(b.root, ".ping"), os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
+	var opts []Option
+	if prefix := u.Params.String("prefix", ""); prefix != "" {
+		opts = append(opts, WithPrefix(prefix))
+	}
+	mode := u.Params.String("mode", "")
+	if u.Params.Enum("allow", "", "fuse") != "" {
+		opts = append(opts, WithFUSE())
+	}
+	if err := u.Params.Err(); err != nil {
+		return nil, err
+	}
+	if mode != "" {
+		m, err := parseMode(mode)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, WithMode(m))
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("%w URL: a user or password means nothing here; want file:///directory", backend.ErrInvalid)
+	}
+	if len(u.Hosts) > 0 && (len(u.Hosts) > 1 || u.Hosts[0] != "localhost") {
+		return nil, backend.Invalid("URL host", strings.Join(u.Hosts, ","), "none: file:///absolute/directory or file:relative/directory")
+	}
+	if u.Path == "" {
+		return nil, backend.Invalid("URL path", "", "file:///absolute/directory or file:relative/directory")
+	}
+	return New(u.Path, opts...)
+}
+
+func parseMode(s string) (fs.FileMode, error) {
+	n, err := strconv.ParseUint(s, 8, 16)
+	if err != nil || n&^0o2777 != 0 {
+		return 0, backend.Invalid("URL parameter mode", s, modeAccepted)
+	}
+	mode := fs.FileMode(n & 0o777)
+	if n&0o2000 != 0 {
+		mode |= fs.ModeSetgid
+	}
+	return mode, nil
+}
+
+// Capabilities says what the backend guarantees.
+func (b *Backend) Capabilities() backend.Capabilities {
+	c := backend.Capabilities{
+		Name:            "file",
+		Scope:           backend.ScopeMachine,
+		Loss:            backend.LossProcess,
+		Order:           backend.FIFO,
+		Wake:            backend.WakePoll,
+		Fencing:         backend.FencingRestart,
+		MinTTL:          time.Millisecond,
+		WakesPerRelease: 1,
+		Caveats: []string{
+			"A stopped process keeps its lock and its place in the queue.",
+			"A process frozen within its few microseconds in the critical section blocks the taking of that lock.",
+			"Deleting the files of a lock that is held breaks it.",
+			"Tokens rise after a deletion of the directory only if the clock was not set back.",
+			"Each name leaves a small directory behind.",
+		},
+	}
+	if canWatch {
+		c.Wake, c.PushesLoss = backend.WakePush, true
+		c.Caveats = append(c.Caveats, "Where the system's inotify limits are exhausted, waiters poll and a loss is found at the next renewal.")
+	}
+	return c
+}
+
+// begin notes an operation under way, unless the Backend is closed.
+func (b *Backend) begin(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return backend.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.active.Add(1)
+	return nil
+}
+
+// Ping implements backend.Pinger: it makes sure that the directory can be written to.
+func (b *Backend) Ping(ctx context.Context) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	defer b.active.Done()
+	if err := b.touch(); err != nil {
+		return rootErr(b.root, err)
+	}
+	return nil
+}
+
+// Close ends waits with ErrClosed and frees whatever this Backend still holds.
+func (b *Backend) Close(context.Context) error {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if !first {
+		return nil
+	}
+	close(b.done)
+	b.active.Wait() // operations only have to leave: none blocks once done is closed
+	b.mu.Lock()
+	left := make([]*ticket, 0, len(b.tickets))
+	for _, t := range b.tickets {
+		left = append(left, t)
+	}
+	events := b.events
+	b.mu.Unlock()
+	for _, t := range left {
+		t.discard()
+	}
+	if events != nil {
+		events.close()
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+//go:build darwin || freebsd || dragonfly || openbsd
+
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// mntLocal is MNT_LOCAL, which these systems set on file systems stored locally.
+const mntLocal = 0x1000
+
+// checkFS needs no word on FUSE: whether it is local stands in the same flag.
+func checkFS(path string, allowFUSE bool) error {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(path, &st); err != nil {
+		return fmt.Errorf("file system of %q: %w", path, err)
+	}
+	if mountFlags(&st)&mntLocal == 0 && !allowFUSE {
+		return fmt.Errorf("file locks %w in %q: it is on a network file system, where flock does not exclude other machines reliably; use a local directory or another backend",
+			errors.ErrUnsupported, path)
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+package filelock
+
+import "syscall"
+
+func mountFlags(st *syscall.Statfs_t) uint64 { return uint64(st.F_flags) }

@@ -1,0 +1,148 @@
+package filelock
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+const canWatch = true
+
+// The end of a ticket: its name is removed (the link count is an attribute) or
+// moved, or the only writer closes it, which the kernel does for the dead.
+const watchMask = syscall.IN_CLOSE_WRITE | syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF |
+	syscall.IN_DONT_FOLLOW
+
+// watcher is an inotify instance. The kernel has one watch per file and instance, so
+// those who watch the same file share it.
+type watcher struct {
+	file *os.File // non-blocking, so that close ends a read
+	done chan struct{}
+
+	mu      sync.Mutex // also held from the making of a watch until it is in the map
+	watches map[int32]map[*watch]struct{}
+	closed  bool
+}
+
+type watch struct{ notify func() }
+
+func newWatcher() (*watcher, error) {
+	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init1", err)
+	}
+	w := &watcher{
+		file:    os.NewFile(uintptr(fd), "inotify"),
+		done:    make(chan struct{}),
+		watches: map[int32]map[*watch]struct{}{},
+	}
+	go w.run()
+	return w, nil
+}
+
+func (w *watcher) add(path string, notify func()) (cancel func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, os.ErrClosed
+	}
+	n, err := inotifyAdd(w.file, path)
+	if err != nil {
+		return nil, err
+	}
+	wd := int32(n)
+	if w.watches[wd] == nil {
+		w.watches[wd] = map[*watch]struct{}{}
+	}
+	one := &watch{notify}
+	w.watches[wd][one] = struct{}{}
+	return func() { w.remove(wd, one) }, nil
+}
+
+// inotifyAdd does not use Fd, which would make the file blocking.
+func inotifyAdd(file *os.File, path string) (n int, err error) {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := conn.Control(func(fd uintptr) {
+		for {
+			n, err = syscall.InotifyAddWatch(int(fd), path, watchMask)
+			if !errors.Is(err, syscall.EINTR) {
+				return
+			}
+		}
+	})
+	if cerr != nil {
+		return 0, cerr
+	}
+	return n, os.NewSyscallError("inotify_add_watch", err)
+}
+
+func (w *watcher) remove(wd int32, one *watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	set := w.watches[wd]
+	if _, ok := set[one]; !ok {
+		return // the file is gone, and the watch with it
+	}
+	delete(set, one)
+	if len(set) > 0 || w.closed {
+		return
+	}
+	delete(w.watches, wd)
+	if conn, err := w.file.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) {
+			_, _ = syscall.InotifyRmWatch(int(fd), uint32(wd)) // fails if the file has just gone
+		})
+	}
+}
+
+func (w *watcher) run() {
+	defer close(w.done)
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := w.file.Read(buf)
+		if err != nil {
+			return // closed
+		}
+		for b := buf[:n]; len(b) >= syscall.SizeofInotifyEvent; {
+			wd := int32(binary.NativeEndian.Uint32(b))
+			mask := binary.NativeEndian.Uint32(b[4:])
+			size := syscall.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
+			b = b[min(size, len(b)):]
+			w.dispatch(wd, mask)
+		}
+	}
+}
+
+func (w *watcher) dispatch(wd int32, mask uint32) {
+	w.mu.Lock()
+	var hit []*watch
+	if mask&syscall.IN_Q_OVERFLOW == 0 {
+		hit = slices.Collect(maps.Keys(w.watches[wd]))
+	} else { // events were dropped: it may have been anybody's
+		for _, set := range w.watches {
+			hit = slices.AppendSeq(hit, maps.Keys(set))
+		}
+	}
+	if mask&syscall.IN_IGNORED != 0 {
+		delete(w.watches, wd) // the kernel has removed it
+	}
+	w.mu.Unlock()
+	for _, one := range hit {
+		one.notify() // may end watches, so w.mu is free
+	}
+}
+
+func (w *watcher) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.file.Close()
+	<-w.done
+}

@@ -1,0 +1,110 @@
+package filelock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func (b *Backend) watches() int {
+	b.mu.Lock()
+	w := b.events
+	b.mu.Unlock()
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.watches)
+}
+
+func TestWatchesOfOneFile(t *testing.T) {
+	w, err := newWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan int, 9)
+	var cancels []func()
+	for i := range 3 {
+		cancel, err := w.add(path, func() { told <- i })
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancels = append(cancels, cancel)
+	}
+	if ok, err := alive(path); ok || err != nil { // a probe is no event
+		t.Fatal(ok, err)
+	}
+	cancels[1]()
+	cancels[1]()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for seen := map[int]bool{}; !seen[0] || !seen[2]; {
+		select {
+		case i := <-told:
+			if i == 1 {
+				t.Fatal("told after cancel")
+			}
+			seen[i] = true
+		case <-time.After(patience):
+			t.Fatal("not told")
+		}
+	}
+	cancels[0]()
+	eventually(t, "the map is empty", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.watches) == 0 })
+	cancels[2]()
+	if _, err := w.add(path, func() {}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a watch of nothing: %v", err)
+	}
+}
+
+func TestProbeIsNoEvent(t *testing.T) {
+	w, err := newWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	path := filepath.Join(t.TempDir(), "f")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan struct{}, 9)
+	if _, err := w.add(path, func() { told <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if _, err := alive(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Close() // the first event: had the probes made any, they would come before it
+	<-told
+	if n := len(told); n != 0 {
+		t.Errorf("%d events too many", n)
+	}
+}
+
+func TestRemoteFileSystems(t *testing.T) {
+	for kind, want := range map[uint32]string{0x6969: "NFS", 0xff534d42: "CIFS", fuse: "allow=fuse"} {
+		err := refuse("/mnt/x", kind, false)
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "/mnt/x") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%#x: %v", kind, err)
+		}
+	}
+	if err := refuse("/mnt/x", fuse, true); err != nil {
+		t.Error(err)
+	}
+	if err := refuse("/", 0xef53, false); err != nil {
+		t.Error(err)
+	}
+}

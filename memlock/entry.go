@@ -1,0 +1,170 @@
+package memlock
+
+import (
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// entry is a lock that somebody holds. Invariant, whenever the shard's mutex is
+// free: an entry is in the map exactly while it has a holder, and only a lock with
+// a holder has waiters. So a free lock takes no memory, and a freed one is never
+// seen free while somebody waits for it.
+type entry struct {
+	sh     *shard
+	id     lockID
+	holder *grant
+
+	first, last *waiter // the queue, in the order of arrival
+
+	// timer passes the lock on when its holder's TTL has passed. It is armed only
+	// while somebody waits; otherwise the next comer finds out.
+	timer *time.Timer
+	armed time.Time // when the timer fires, zero if it is not armed
+}
+
+// waiter is an attempt in a queue.
+type waiter struct {
+	grant      grant // what the attempt gets at its turn
+	ttl        time.Duration
+	turn       chan struct{} // closed when the waiter has left the queue by another's hand
+	granted    bool
+	queued     bool
+	prev, next *waiter
+}
+
+// live returns the entry of a lock if it is held at now. A holder whose TTL has
+// passed makes way for the first waiter before anybody looks at the lock.
+func (sh *shard) live(id lockID, now time.Time) *entry {
+	e := sh.locks[id]
+	for e != nil && !now.Before(e.holder.until) {
+		if !e.pass(now) {
+			return nil
+		}
+	}
+	return e
+}
+
+// take makes g the holder of a free lock.
+func (sh *shard) take(g *grant, now, until time.Time) {
+	e := sh.spare
+	if e == nil {
+		e = &entry{sh: sh}
+	}
+	sh.spare = nil
+	e.id = g.id
+	if sh.locks == nil {
+		sh.locks = map[lockID]*entry{}
+	}
+	sh.locks[g.id] = e
+	e.hold(g, now, until)
+}
+
+func (e *entry) hold(g *grant, now, until time.Time) {
+	e.sh.last++
+	g.token, g.since, g.until = e.sh.last, now, until
+	e.holder = g
+}
+
+// pass ends the hold and assigns the lock to the first waiter. Without one it
+// removes the entry and reports false.
+func (e *entry) pass(now time.Time) bool {
+	w := e.first
+	if w == nil {
+		e.disarm()
+		delete(e.sh.locks, e.id)
+		// The timer is not kept: it may belong to a synctest bubble that ends. The shard
+		// stays as it is: a timer that fires right now reads it to find the mutex.
+		e.id, e.holder, e.timer = lockID{}, nil, nil
+		e.sh.spare = e
+		return false
+	}
+	e.remove(w)
+	e.hold(&w.grant, now, now.Add(w.ttl))
+	w.granted = true
+	close(w.turn)
+	e.arm(now)
+	return true
+}
+
+func (e *entry) append(w *waiter, now time.Time) {
+	w.queued, w.grant.since = true, now
+	if w.prev = e.last; w.prev == nil {
+		e.first = w
+	} else {
+		w.prev.next = w
+	}
+	e.last = w
+	e.arm(now)
+}
+
+func (e *entry) remove(w *waiter) {
+	w.queued = false
+	if w.prev == nil {
+		e.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		e.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+	if e.first == nil {
+		e.disarm()
+	}
+}
+
+// arm sees to it that the timer fires no later than the holder's TTL ends. A timer
+// that fires too early arms itself again, which is cheaper than moving it with
+// every renewal and hand-off.
+func (e *entry) arm(now time.Time) {
+	at := e.holder.until
+	if e.first == nil || (!e.armed.IsZero() && !at.Before(e.armed)) {
+		return
+	}
+	e.armed = at
+	if e.timer == nil {
+		e.timer = time.AfterFunc(at.Sub(now), e.expire)
+	} else {
+		e.timer.Reset(at.Sub(now))
+	}
+}
+
+func (e *entry) disarm() {
+	if !e.armed.IsZero() {
+		e.timer.Stop()
+		e.armed = time.Time{}
+	}
+}
+
+// expire runs when the timer fires. It may come late, when the entry is free or
+// serves another lock, and relies on nothing but what it finds.
+func (e *entry) expire() {
+	e.sh.mu.Lock()
+	defer e.sh.mu.Unlock()
+	if e.first == nil {
+		return
+	}
+	e.armed = time.Time{}
+	now := time.Now()
+	if now.Before(e.holder.until) {
+		e.arm(now)
+		return
+	}
+	e.sh.live(e.id, now)
+}
+
+func (e *entry) locked(now time.Time) *backend.LockedError {
+	return &backend.LockedError{Holder: e.holder.holder(now)}
+}
+
+func (e *entry) info(now time.Time) backend.Info {
+	h := e.holder.holder(now)
+	info := backend.Info{Name: e.id.name, Holder: &h}
+	for w := e.first; w != nil; w = w.next {
+		info.Waiters = append(info.Waiters, w.grant.seen(now))
+	}
+	return info
+}

@@ -1,0 +1,272 @@
+package memlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+func init() { backend.Register("mem", open) }
+
+// Backend is a session in a space. It is safe for concurrent use.
+type Backend struct {
+	space  *Space
+	prefix string
+	closed atomic.Bool
+
+	mu    sync.Mutex // orders the beginning of waits before or after Close
+	done  chan struct{}
+	waits sync.WaitGroup
+}
+
+var _ interface {
+	backend.Backend
+	backend.Waiter
+	backend.Inspector
+	backend.Lister
+	backend.Breaker
+	backend.Pinger
+} = (*Backend)(nil)
+
+// Option configures a Backend.
+type Option func(*Backend)
+
+// WithPrefix separates the locks of this Backend from those under other prefixes.
+func WithPrefix(prefix string) Option { return func(b *Backend) { b.prefix = prefix } }
+
+// New returns a Backend with a space of its own.
+func New(opts ...Option) *Backend { return NewSpace().Backend(opts...) }
+
+// Backend returns a new session in the space. Closing it ends its waits; what it
+// holds stays held until its TTL has passed, as after a lost connection.
+func (s *Space) Backend(opts ...Option) *Backend {
+	b := &Backend{space: s, done: make(chan struct{})}
+	for _, o := range opts {
+		o(b)
+	}
+	return b
+}
+
+func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
+	prefix := u.Params.String("prefix", "")
+	if err := u.Params.Err(); err != nil {
+		return nil, err
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("%w URL: a user or password means nothing here; want mem: or mem://name", backend.ErrInvalid)
+	}
+	if len(u.Hosts) > 1 || (u.Path != "" && u.Path != "/") {
+		return nil, backend.Invalid("URL name and path", fmt.Sprint(u.Hosts, u.Path), "mem: or mem://name, without a path")
+	}
+	space := NewSpace()
+	if len(u.Hosts) == 1 {
+		space = Named(u.Hosts[0])
+	}
+	return space.Backend(WithPrefix(prefix)), nil
+}
+
+// Capabilities says what the backend guarantees.
+func (b *Backend) Capabilities() backend.Capabilities {
+	return backend.Capabilities{
+		Name:            "mem",
+		Scope:           backend.ScopeProcess,
+		Loss:            backend.LossTTL,
+		Order:           backend.FIFO,
+		Wake:            backend.WakePush,
+		Fencing:         backend.FencingMemory,
+		PushesLoss:      true,
+		MinTTL:          time.Millisecond,
+		WakesPerRelease: 1,
+		Caveats: []string{
+			"Excludes within one process only; tokens begin anew with the process.",
+		},
+	}
+}
+
+func (b *Backend) check(ctx context.Context) error {
+	if b.closed.Load() {
+		return backend.ErrClosed
+	}
+	return ctx.Err()
+}
+
+func (b *Backend) checkRequest(ctx context.Context, req *backend.Request) error {
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	if len(req.Key) == 0 || len(req.Key) > backend.MaxName {
+		return invalidKey(req.Key)
+	}
+	if req.TTL <= 0 {
+		return backend.Invalid("TTL", req.TTL, "a positive duration")
+	}
+	return nil
+}
+
+func invalidKey(key string) error {
+	return backend.Invalid("lock name", key, fmt.Sprintf("1 to %d bytes", backend.MaxName))
+}
+
+// errAbandoned ends a wait whose attempt another goroutine has abandoned.
+var errAbandoned = errors.New("the attempt was abandoned while it waited")
+
+// TryAcquire implements backend.Backend.
+func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	if err := b.checkRequest(ctx, &req); err != nil {
+		return nil, err
+	}
+	id, now := lockID{b.prefix, req.Key}, time.Now()
+	sh := b.space.shard(id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.live(id, now)
+	if e == nil {
+		g := &grant{}
+		b.fill(g, sh, id, &req)
+		sh.take(g, now, now.Add(req.TTL))
+		return g, nil
+	}
+	if g := e.again(&req, now); g != nil {
+		return g, nil
+	}
+	return nil, e.locked(now)
+}
+
+// Acquire implements backend.Waiter. It never returns ErrUncertain: an attempt
+// that ends here has left the queue.
+func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	if err := b.checkRequest(ctx, &req); err != nil {
+		return nil, err
+	}
+	id, now := lockID{b.prefix, req.Key}, time.Now()
+	sh := b.space.shard(id)
+	sh.mu.Lock()
+	e := sh.live(id, now)
+	if e == nil {
+		g := &grant{}
+		b.fill(g, sh, id, &req)
+		sh.take(g, now, now.Add(req.TTL))
+		sh.mu.Unlock()
+		return g, nil
+	}
+	if g := e.again(&req, now); g != nil {
+		sh.mu.Unlock()
+		return g, nil
+	}
+	if !b.beginWait() {
+		sh.mu.Unlock()
+		return nil, backend.ErrClosed
+	}
+	defer b.waits.Done()
+	w := &waiter{ttl: req.TTL, turn: make(chan struct{})}
+	b.fill(&w.grant, sh, id, &req)
+	e.append(w, now)
+	var locked *backend.LockedError
+	if req.OnWait != nil {
+		locked = e.locked(now)
+	}
+	sh.mu.Unlock()
+	if locked != nil {
+		req.OnWait(locked)
+	}
+
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		w.giveUp()
+		return nil, ctx.Err()
+	case <-b.done:
+		w.giveUp()
+		return nil, backend.ErrClosed
+	}
+	if !w.granted {
+		return nil, errAbandoned
+	}
+	return &w.grant, nil
+}
+
+func (b *Backend) fill(g *grant, sh *shard, id lockID, req *backend.Request) {
+	g.b, g.sh, g.id, g.onLost = b, sh, id, req.OnLost
+	g.party = backend.Party{Owner: req.Owner, Metadata: req.Metadata}
+}
+
+// again answers an attempt that already holds the lock: it is granted once, but its
+// TTL counts from the request that was answered last.
+func (e *entry) again(req *backend.Request, now time.Time) *grant {
+	g := e.holder
+	if g.party.Owner != req.Owner {
+		return nil
+	}
+	g.told = time.Time{}
+	if until := now.Add(req.TTL); until.After(g.until) {
+		g.until = until
+	}
+	return g
+}
+
+func (b *Backend) beginWait() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed.Load() {
+		return false
+	}
+	b.waits.Add(1)
+	return true
+}
+
+// giveUp leaves the queue, or passes on a grant that came at the same moment.
+func (w *waiter) giveUp() {
+	g, now := &w.grant, time.Now()
+	g.sh.mu.Lock()
+	defer g.sh.mu.Unlock()
+	if w.queued {
+		g.sh.locks[g.id].remove(w)
+	} else if e := g.held(now); e != nil {
+		e.pass(now)
+	}
+}
+
+// Abandon implements backend.Backend. There are no late requests within a process,
+// so nothing needs to be remembered of the attempt.
+func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	id, now := lockID{b.prefix, req.Key}, time.Now()
+	sh := b.space.shard(id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.live(id, now)
+	if e == nil {
+		return nil
+	}
+	for w := e.first; w != nil; {
+		next := w.next
+		if w.grant.party.Owner == req.Owner {
+			e.remove(w)
+			close(w.turn)
+		}
+		w = next
+	}
+	if e.holder.party.Owner == req.Owner {
+		e.pass(now)
+	}
+	return nil
+}
+
+// Close ends the waits of this Backend with ErrClosed. The space lives on, and so
+// does what was not released, until its TTL has passed.
+func (b *Backend) Close(context.Context) error {
+	b.mu.Lock()
+	if !b.closed.Swap(true) {
+		close(b.done)
+	}
+	b.mu.Unlock()
+	b.waits.Wait() // they only have to leave their queues
+	return nil
+}
