@@ -1,0 +1,211 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// Check runs the suite without package testing. It returns an error only if no
+// case could be run; a case that fails is in the report.
+func Check(ctx context.Context, h Harness, opts ...Option) (*Report, error) {
+	r, err := newRunner(ctx, h, opts)
+	if err != nil {
+		return nil, err
+	}
+	return r.run(ctx, r.selected(), func(*Case, Result) {}), nil
+}
+
+type runner struct {
+	h     Harness
+	o     *options
+	caps  backend.Capabilities
+	probe backend.Backend
+	cases []Case
+}
+
+func newRunner(ctx context.Context, h Harness, opts []Option) (*runner, error) {
+	if h.Open == nil {
+		return nil, fmt.Errorf("%w harness: Open is nil", backend.ErrInvalid)
+	}
+	b, err := h.Open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("conformance of %s: open: %w", h.Name, err)
+	}
+	r := &runner{h: h, o: newOptions(opts), caps: b.Capabilities(), probe: b, cases: Cases()}
+	if r.h.Name == "" {
+		r.h.Name = r.caps.Name
+	}
+	if err := b.Close(ctx); err != nil {
+		return nil, fmt.Errorf("conformance of %s: close: %w", h.Name, err)
+	}
+	return r, nil
+}
+
+// selected returns the cases that the options ask for.
+func (r *runner) selected() []*Case {
+	var out []*Case
+	for i := range r.cases {
+		if r.o.only == nil || r.o.only.MatchString(r.cases[i].ID) {
+			out = append(out, &r.cases[i])
+		}
+	}
+	return out
+}
+
+// run runs the cases, those that may at the same time, and tells each outcome when
+// it is known.
+func (r *runner) run(ctx context.Context, cases []*Case, tell func(*Case, Result)) *Report {
+	rep := &Report{Name: r.h.Name, Capabilities: r.caps, Started: time.Now(), Full: r.o.full}
+	results := make([]Result, len(cases))
+	one := func(i int) {
+		for range mostAgain {
+			if results[i] = r.runCase(ctx, cases[i]); results[i].Status != inconclusive {
+				break
+			}
+		}
+		if results[i].Status == inconclusive {
+			results[i].Status = Failed
+		}
+		tell(cases[i], results[i])
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, r.o.parallel)
+	for i, c := range cases {
+		if !c.alone {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				one(i)
+			})
+		}
+	}
+	wg.Wait()
+	for i, c := range cases {
+		if c.alone {
+			one(i)
+		}
+	}
+	rep.Results, rep.Duration = results, time.Since(rep.Started)
+	return rep
+}
+
+// cleanupTime bounds what a case leaves to be closed. A driver that ignores its
+// context is left behind.
+const cleanupTime = 15 * time.Second
+
+func (r *runner) runCase(ctx context.Context, c *Case) Result {
+	res := Result{ID: c.ID, Title: c.Title, Clause: c.Clause}
+	if reason, ok := r.o.except[c.ID]; ok {
+		res.Status, res.Reason = NotRun, reason
+		return res
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.o.caseTimeout)
+	defer cancel()
+	t := &T{ctx: ctx, h: &r.h, o: r.o, c: c, caps: r.caps, probe: r.probe, start: time.Now()}
+
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				t.errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		for _, n := range c.needs {
+			if s, why := n.check(t); s == Failed {
+				t.fatalf("%s", why)
+			} else if s != "" {
+				t.mu.Lock()
+				t.status, t.reason = s, why
+				t.mu.Unlock()
+				return
+			}
+		}
+		c.run(t)
+	}()
+	select {
+	case <-done:
+	case <-time.After(r.o.caseTimeout + r.h.slack()):
+		t.errorf("the case did not end within %v; goroutines:\n%s", r.o.caseTimeout, stacks())
+	}
+	t.cleanUp(cancel)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	res.Duration = time.Since(t.start)
+	switch {
+	case len(t.failures) > 0:
+		res.Status, res.Reason = Failed, t.failureText()
+	case t.status == inconclusive:
+		res.Status, res.Reason = inconclusive, fmt.Sprintf("contract: %s\n  - nothing could be learned in %d runs: %s", c.Clause, mostAgain, t.reason)
+	case t.status == NotRun && r.o.requireHooks:
+		res.Status, res.Reason = Failed, "not run, though required: "+t.reason
+	case t.status != "":
+		res.Status, res.Reason = t.status, t.reason
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		res.Status, res.Reason = Failed, fmt.Sprintf("the case did not end within %v", r.o.caseTimeout)
+	default:
+		res.Status = Passed
+	}
+	if r.o.log != nil {
+		r.o.log("%-12s %s (%v) %s", res.Status, c.ID, res.Duration.Round(time.Millisecond), res.Reason)
+	}
+	return res
+}
+
+// cleanUp closes what the case opened, last first.
+func (t *T) cleanUp(cancel context.CancelFunc) {
+	t.mu.Lock()
+	todo := slices.Clone(t.cleanups)
+	t.mu.Unlock()
+	slices.Reverse(todo)
+	ctx, stop := context.WithTimeout(context.Background(), cleanupTime)
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cancel() // whatever still waits in the case's name gives up first
+		for _, f := range todo {
+			f(ctx)
+		}
+	}()
+	grace := cleanupTime
+	if t.failed() {
+		grace = t.h.slack() // what is broken may not be able to close
+	}
+	select {
+	case <-done:
+	case <-time.After(grace):
+		t.errorf("closing what the case had opened: want it done within %v, it was still under way", grace)
+	}
+}
+
+func (t *T) failureText() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "contract: %s\n", t.c.Clause)
+	for _, f := range t.failures {
+		fmt.Fprintf(&b, "  - %s\n", indent(f))
+	}
+	if len(t.notes) > 0 {
+		b.WriteString("before that:\n")
+		for _, n := range t.notes {
+			fmt.Fprintf(&b, "    %s\n", indent(n))
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func stacks() string {
+	buf := make([]byte, 8<<20)
+	return string(buf[:runtime.Stack(buf, true)])
+}

@@ -1,0 +1,285 @@
+package conformance_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/memlock"
+)
+
+// wrap is a memlock whose behaviour can be changed piece by piece. A nil field
+// leaves a piece as it is.
+type wrap struct {
+	*memlock.Backend
+	caps    func(*backend.Capabilities)
+	request func(*backend.Request)
+	try     func(ctx context.Context, req backend.Request) (backend.Grant, error)
+	acquire func(ctx context.Context, req backend.Request) (backend.Grant, error)
+	abandon func(ctx context.Context, req backend.Request) error
+	breaks  func(ctx context.Context, key string) (*backend.Holder, error)
+	inspect func(*backend.Info)
+	list    func(ctx context.Context, yield func(backend.Info) bool) error
+	close   func()
+	grant   func(req backend.Request, g backend.Grant) backend.Grant
+}
+
+func (w *wrap) Capabilities() backend.Capabilities {
+	c := w.Backend.Capabilities()
+	if w.caps != nil {
+		w.caps(&c)
+	}
+	return c
+}
+
+func (w *wrap) adapt(req backend.Request) backend.Request {
+	if w.request != nil {
+		w.request(&req)
+	}
+	return req
+}
+
+func (w *wrap) made(req backend.Request, g backend.Grant, err error) (backend.Grant, error) {
+	if err != nil {
+		return nil, err
+	}
+	if w.grant != nil {
+		g = w.grant(req, g)
+	}
+	return g, nil
+}
+
+func (w *wrap) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	req = w.adapt(req)
+	try := w.Backend.TryAcquire
+	if w.try != nil {
+		try = w.try
+	}
+	g, err := try(ctx, req)
+	return w.made(req, g, err)
+}
+
+func (w *wrap) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	req = w.adapt(req)
+	acquire := w.Backend.Acquire
+	if w.acquire != nil {
+		acquire = w.acquire
+	}
+	g, err := acquire(ctx, req)
+	return w.made(req, g, err)
+}
+
+func (w *wrap) Abandon(ctx context.Context, req backend.Request) error {
+	req = w.adapt(req)
+	if w.abandon != nil {
+		return w.abandon(ctx, req)
+	}
+	return w.Backend.Abandon(ctx, req)
+}
+
+func (w *wrap) Break(ctx context.Context, key string) (*backend.Holder, error) {
+	if w.breaks != nil {
+		return w.breaks(ctx, key)
+	}
+	return w.Backend.Break(ctx, key)
+}
+
+func (w *wrap) Inspect(ctx context.Context, key string) (backend.Info, error) {
+	info, err := w.Backend.Inspect(ctx, key)
+	if w.inspect != nil {
+		w.inspect(&info)
+	}
+	return info, err
+}
+
+func (w *wrap) List(ctx context.Context, yield func(backend.Info) bool) error {
+	if w.list != nil {
+		return w.list(ctx, yield)
+	}
+	return w.Backend.List(ctx, yield)
+}
+
+func (w *wrap) Close(ctx context.Context) error {
+	if w.close != nil {
+		w.close()
+	}
+	return w.Backend.Close(ctx)
+}
+
+// wrapGrant is a grant whose behaviour can be changed piece by piece.
+type wrapGrant struct {
+	backend.Grant
+	token   func() uint64
+	until   func() time.Time
+	renew   func(ctx context.Context, ttl time.Duration) error
+	release func(ctx context.Context) error
+}
+
+func (g *wrapGrant) Token() uint64 {
+	if g.token != nil {
+		return g.token()
+	}
+	return g.Grant.Token()
+}
+
+func (g *wrapGrant) Until() time.Time {
+	if g.until != nil {
+		return g.until()
+	}
+	return g.Grant.Until()
+}
+
+func (g *wrapGrant) Renew(ctx context.Context, ttl time.Duration) error {
+	if g.renew != nil {
+		return g.renew(ctx, ttl)
+	}
+	return g.Grant.Renew(ctx, ttl)
+}
+
+func (g *wrapGrant) Release(ctx context.Context) error {
+	if g.release != nil {
+		return g.release(ctx)
+	}
+	return g.Grant.Release(ctx)
+}
+
+// queue is a queue of the wrapper's own: the waiter whose turn it is asks memlock
+// again and again. By its fields it is a correct one, or one of many broken ones.
+type queue struct {
+	poll     time.Duration // between two attempts of the waiter whose turn it is
+	slow     time.Duration // the same, once it has waited for slowAfter; 0 is as poll
+	lifo     bool          // the last comer is served first
+	barge    bool          // TryAcquire does not look at the queue
+	ghosts   bool          // a waiter that gives up leaves its place
+	herd     bool          // everybody asks at each release
+	commands atomic.Int64  // attempts
+
+	mu      sync.Mutex
+	waiting map[string][]*place
+}
+
+// slowAfter is less than the wait after which the suite asks for a prompt hand-off.
+const slowAfter = 100 * time.Millisecond
+
+type place struct {
+	req  backend.Request
+	gone bool
+}
+
+func (q *queue) head(key string) *place {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.waiting[key]
+	switch {
+	case len(w) == 0:
+		return nil
+	case q.lifo:
+		return w[len(w)-1]
+	}
+	return w[0]
+}
+
+func (q *queue) enter(p *place) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting == nil {
+		q.waiting = map[string][]*place{}
+	}
+	q.waiting[p.req.Key] = append(q.waiting[p.req.Key], p)
+}
+
+func (q *queue) leave(key, owner string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.waiting[key]
+	for i, p := range w {
+		if p.req.Owner == owner {
+			p.gone = true
+			q.waiting[key] = append(w[:i:i], w[i+1:]...)
+			return
+		}
+	}
+}
+
+// attach gives a wrapped memlock this queue.
+func (q *queue) attach(w *wrap) {
+	closed := make(chan struct{})
+	var once sync.Once
+	w.close = func() { once.Do(func() { close(closed) }) }
+	try := func(ctx context.Context, req backend.Request) (backend.Grant, error) {
+		q.commands.Add(1)
+		return w.Backend.TryAcquire(ctx, req)
+	}
+	w.try = func(ctx context.Context, req backend.Request) (backend.Grant, error) {
+		if h := q.head(req.Key); h != nil && !q.barge && ctx.Err() == nil {
+			return nil, &backend.LockedError{}
+		}
+		return try(ctx, req)
+	}
+	w.acquire = func(ctx context.Context, req backend.Request) (backend.Grant, error) {
+		p := &place{req: req}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if q.head(req.Key) == nil {
+			if g, err := try(ctx, req); err == nil {
+				return g, nil
+			}
+		}
+		q.enter(p)
+		if req.OnWait != nil {
+			req.OnWait(&backend.LockedError{})
+		}
+		tick := time.NewTicker(q.poll)
+		defer tick.Stop()
+		for start := time.Now(); ; {
+			if q.herd || q.head(req.Key) == p {
+				if g, err := try(ctx, req); err == nil {
+					q.leave(req.Key, req.Owner)
+					return g, nil
+				}
+			}
+			select {
+			case <-tick.C:
+				if q.slow > 0 && time.Since(start) > slowAfter {
+					tick.Reset(q.slow)
+				}
+			case <-closed:
+				q.leave(req.Key, req.Owner)
+				return nil, backend.ErrClosed
+			case <-ctx.Done():
+				if !q.ghosts {
+					q.leave(req.Key, req.Owner)
+				}
+				return nil, ctx.Err()
+			}
+		}
+	}
+	if q.herd {
+		// Counted here, because how many come to ask before the next holder is there is
+		// a matter of timing.
+		w.grant = func(req backend.Request, g backend.Grant) backend.Grant {
+			return &wrapGrant{Grant: g, release: func(ctx context.Context) error {
+				q.mu.Lock()
+				q.commands.Add(int64(len(q.waiting[req.Key])))
+				q.mu.Unlock()
+				return g.Release(ctx)
+			}}
+		}
+	}
+	w.inspect = func(info *backend.Info) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for _, p := range q.waiting[info.Name] {
+			info.Waiters = append(info.Waiters, backend.Party{Owner: p.req.Owner, Metadata: p.req.Metadata})
+		}
+	}
+	w.abandon = func(ctx context.Context, req backend.Request) error {
+		if !q.ghosts {
+			q.leave(req.Key, req.Owner)
+		}
+		return w.Backend.Abandon(ctx, req)
+	}
+}

@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// step is an operation of a history written by hand, in milliseconds.
+type step struct {
+	kind      opKind
+	hold      int
+	token     uint64
+	call, ret int64
+}
+
+func (s step) operation() porcupine.Operation {
+	return porcupine.Operation{Input: opInput{s.kind, s.hold, s.token}, Output: s.kind != opWrite || s.ret%10 == 0, Call: s.call, Return: s.ret}
+}
+
+func TestModel(t *testing.T) {
+	const accepted, refused = 0, 1 // the last digit of the time at which a write returns
+	for _, tt := range []struct {
+		name  string
+		steps []step
+		ok    bool
+	}{
+		{"one after the other", []step{
+			{opAcquire, 1, 1, 0, 10}, {opRelease, 1, 0, 20, 30}, {opAcquire, 2, 2, 15, 40}, {opRelease, 2, 0, 50, 60},
+		}, true},
+		{"granted before the release began", []step{
+			{opAcquire, 1, 1, 0, 10}, {opAcquire, 2, 2, 5, 15}, {opRelease, 1, 0, 20, 30}, {opRelease, 2, 0, 40, 50},
+		}, false},
+		{"the token is repeated", []step{
+			{opAcquire, 1, 1, 0, 10}, {opRelease, 1, 0, 20, 30}, {opAcquire, 2, 1, 40, 50},
+		}, false},
+		{"the token falls", []step{
+			{opAcquire, 1, 7, 0, 10}, {opRelease, 1, 0, 20, 30}, {opAcquire, 2, 3, 40, 50},
+		}, false},
+		{"tokens against the order of the grants", []step{
+			{opAcquire, 1, 2, 0, 10}, {opRelease, 1, 0, 20, 30}, {opAcquire, 2, 1, 5, 50}, {opRelease, 2, 0, 60, 70},
+		}, false},
+		{"a lost hold ends some time after its trust", []step{
+			{opAcquire, 1, 1, 0, 10}, {opEnd, 1, 0, 100, never}, {opAcquire, 2, 2, 20, 120}, {opRelease, 2, 0, 130, 140},
+		}, true},
+		{"a successor was granted while the hold was trusted", []step{
+			{opAcquire, 1, 1, 0, 10}, {opEnd, 1, 0, 100, never}, {opAcquire, 2, 2, 20, 90}, {opRelease, 2, 0, 130, 140},
+		}, false},
+		{"a release that was acknowledged to nobody's hold", []step{
+			{opAcquire, 1, 1, 0, 10}, {opRelease, 1, 0, 20, 30}, {opRelease, 1, 0, 40, 50},
+		}, false},
+		{"a stale write is refused", []step{
+			{opAcquire, 1, 1, 0, 10}, {opEnd, 1, 0, 20, never}, {opAcquire, 2, 2, 15, 40},
+			{opWrite, 2, 2, 50, 60 + accepted}, {opWrite, 1, 1, 70, 80 + refused},
+		}, true},
+		{"a stale write is accepted", []step{
+			{opAcquire, 1, 1, 0, 10}, {opEnd, 1, 0, 20, never}, {opAcquire, 2, 2, 15, 40},
+			{opWrite, 2, 2, 50, 60 + accepted}, {opWrite, 1, 1, 70, 80 + accepted},
+		}, false},
+		{"the holder's write is refused", []step{
+			{opAcquire, 1, 1, 0, 10}, {opWrite, 1, 1, 20, 30 + refused}, {opRelease, 1, 0, 40, 50},
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := NewHistory(true)
+			for _, s := range tt.steps {
+				h.ops = append(h.ops, s.operation())
+			}
+			err := h.Check(time.Minute)
+			if tt.ok {
+				if err != nil {
+					t.Errorf("want nil, got %v", err)
+				}
+				return
+			}
+			var wrong *HistoryError
+			if !errors.As(err, &wrong) {
+				t.Fatalf("want a HistoryError, got %v", err)
+			}
+			if !strings.Contains(wrong.Where, "grant") {
+				t.Errorf("want the suspects named, got %q", wrong.Where)
+			}
+			var page bytes.Buffer
+			if err := wrong.Visualize(&page); err != nil || !strings.Contains(page.String(), "grant 1") {
+				t.Errorf("want a page that shows the grants, got %d bytes, %v", page.Len(), err)
+			}
+		})
+	}
+}
+
+// TestCut compares the verdict on the whole of a history with that on its parts.
+func TestCut(t *testing.T) {
+	verdict := func(ops []porcupine.Operation, length int) (legal bool, parts int) {
+		state := mutexState{}
+		for _, part := range cut(ops, length) {
+			parts++
+			if porcupine.CheckOperationsTimeout(mutexModel(true, state), part.ops, time.Minute) != porcupine.Ok {
+				return false, parts
+			}
+			state = part.after
+		}
+		return true, parts
+	}
+	var legal, illegal, pieces int
+	for seed := range uint64(400) {
+		ops := randomHistory(rand.New(rand.NewPCG(seed, 1)))
+		whole, _ := verdict(ops, len(ops))
+		cut, parts := verdict(ops, 5)
+		if whole != cut {
+			t.Fatalf("seed %d: the whole is legal: %v, in parts: %v", seed, whole, cut)
+		}
+		if whole {
+			legal++
+			pieces += parts
+		} else {
+			illegal++
+		}
+	}
+	if legal < 50 || illegal < 50 || pieces < 3*legal {
+		t.Errorf("%d legal histories in %d parts, %d illegal: want enough of each", legal, pieces, illegal)
+	}
+}
+
+// randomHistory is that of a mutex, with two operations moved in half of the cases.
+func randomHistory(r *rand.Rand) []porcupine.Operation {
+	var steps []step
+	now := int64(0)
+	for hold := 1; hold <= 12; hold++ {
+		token := uint64(hold)
+		now += 10 * (1 + r.Int64N(5))
+		took := now
+		steps = append(steps, step{opAcquire, hold, token, max(0, took-10*r.Int64N(30)), took + 10*r.Int64N(3)})
+		now = steps[len(steps)-1].ret
+		for range r.IntN(3) {
+			now += 20
+			steps = append(steps, step{opWrite, hold, token, now - 10, now})
+		}
+		now += 10
+		if r.IntN(3) == 0 {
+			steps = append(steps, step{opEnd, hold, 0, now, never})
+		} else {
+			steps = append(steps, step{opRelease, hold, 0, now, now + 10*r.Int64N(20)})
+		}
+		now += 10
+	}
+	if r.IntN(2) == 0 {
+		for range 2 {
+			i := r.IntN(len(steps))
+			by := 10 * (r.Int64N(41) - 20)
+			steps[i].call += by
+			if steps[i].ret != never {
+				steps[i].ret += by
+			}
+		}
+	}
+	var ops []porcupine.Operation
+	received := map[int]int64{}
+	for _, s := range steps {
+		if s.kind == opAcquire {
+			received[s.hold] = s.ret
+		}
+		if first := received[s.hold]; s.kind != opAcquire && s.call < first { // nobody uses a grant before it is received
+			s.call, s.ret = first, max(s.ret, first)
+		}
+		ops = append(ops, s.operation())
+	}
+	return ops
+}

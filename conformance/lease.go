@@ -1,0 +1,355 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+)
+
+var leaseCases = []Case{
+	{
+		ID:     "lease/21-abandoned-holder",
+		Title:  "the key of a holder that is never heard of again is free within its TTL",
+		Clause: "A grant that is not renewed is over when its TTL has passed.",
+		needs:  []need{needTTL},
+		run:    abandonedHolder,
+	},
+	{
+		ID:     "lease/21-killed-holder",
+		Title:  "the key of a killed process is free within its bound",
+		Clause: "A killed holder's key is free within its bound: the TTL, or at once where the process's end is what frees it.",
+		needs:  []need{needWorker},
+		run:    killedHolder,
+	},
+	{
+		ID:     "lease/22-renewal-outlasts-ttl",
+		Title:  "a renewed hold outlasts its TTL several times",
+		Clause: "Renew verifies that this grant still holds the key and extends it to ttl from now.",
+		run:    renewalOutlasts,
+	},
+	{
+		ID:     "lease/22-no-renewal-after-release",
+		Title:  "nothing is renewed after its release, under churn",
+		Clause: "A released grant is never renewed.",
+		run:    noRenewalAfterRelease,
+	},
+	{
+		ID:     "lease/23-renewal-recovers",
+		Title:  "renewals that fail and recover within the TTL are no loss",
+		Clause: "Only the service's own word, or the end of the TTL, ends a hold.",
+		needs:  []need{needExpiry},
+		run:    renewalRecovers,
+	},
+	{
+		ID:     "lease/23-link-recovers",
+		Title:  "a cut that heals within the TTL is no loss",
+		Clause: "A driver reconnects by itself, and never returns ErrLost for a failed exchange.",
+		needs:  []need{needExpiry, needLink},
+		run:    linkRecovers,
+	},
+	{
+		ID:     "lease/23-renewal-never-recreates",
+		Title:  "a renewal never takes a key that is free",
+		Clause: "Renew never takes a key that is free; it returns ErrLost.",
+		run:    neverRecreates,
+	},
+	{
+		ID:     "lease/23-renewal-never-shortens",
+		Title:  "a renewal to less leaves what the service keeps the grant for",
+		Clause: "Renew never shortens what the service keeps the grant for: a renewal that arrives late must not cut a longer one short.",
+		needs:  []need{needTTL},
+		run:    neverShortens,
+	},
+	{
+		ID:     "lease/24-fixed-lease-ends",
+		Title:  "without renewal a lease ends at its TTL, says so, and before a waiter is granted",
+		Clause: "Until is the instant up to which the service is certain to keep a grant that is not renewed.",
+		run:    fixedLeaseEnds,
+	},
+	{
+		ID:     "lease/25-ttl-range",
+		Title:  "TTLs from the declared least over seconds to an hour are honoured",
+		Clause: "Every TTL within the declared bounds is accepted, and kept for that long.",
+		run:    ttlRange,
+	},
+	{
+		ID:     "lease/25-ttl-refused",
+		Title:  "a TTL that is zero, negative, too short or too long is refused by name",
+		Clause: "A request that can never succeed is refused with ErrInvalid, which names the field and what is accepted.",
+		run:    ttlRefused,
+	},
+	{
+		ID:     "lease/26-client-clock",
+		Title:  "a client whose clock is an hour wrong, either way, changes nothing",
+		Clause: "Time is the service's; a client only measures durations.",
+		needs:  []need{needClockWorker},
+		run:    clientClock,
+	},
+}
+
+func abandonedHolder(t *T) {
+	key, ttl := t.key("abandoned"), t.clampTTL(3*time.Second) // a part of it is longer than a busy machine's pauses
+	b, other := t.open(), t.open()
+	start := time.Now()
+	_, g := t.holdRaw(b, key, ttl)
+	until := g.Until()
+	if until.IsZero() {
+		until = start.Add(ttl)
+	}
+	t.eventually(ttl+t.slack(), "a newcomer gets the key of a holder that does not renew", func() error {
+		req := request(key, t.longTTL())
+		g2, err := other.TryAcquire(t.ctx, req)
+		if err != nil {
+			return err
+		}
+		if at := time.Now(); at.Before(until) {
+			t.errorf("grant to a newcomer: want none before the holder's Until, it came %v earlier", until.Sub(at))
+		}
+		return g2.Release(t.ctx)
+	})
+	if err := g.Renew(t.ctx, ttl); !errors.Is(err, backend.ErrLost) {
+		t.errorf("Renew after the TTL: want ErrLost, got %v", err)
+	}
+}
+
+func killedHolder(t *T) {
+	key, ttl := t.key("killed"), t.clampTTL(3*time.Second) // long enough to be kept by a busy machine until the kill
+	p, c := t.worker(), t.client()
+	p.lock(key, ttl)
+	t.refused(c.Mutex(key), "a key that another process holds")
+	p.kill()
+	t.free(c, key, "after the holder's process was killed", t.deathBound(ttl))
+}
+
+func renewalOutlasts(t *T) {
+	key, ttl := t.key("outlasts"), t.ttl()
+	other := t.client()
+	l := t.mustLock(t.client(lock.WithTTL(ttl)).Mutex(key), "a free key")
+	token, _ := l.Token()
+	for end := time.Now().Add(3 * ttl); time.Now().Before(end); {
+		if err := l.Err(); err != nil {
+			t.fatalf("a renewed hold of TTL %v: want it held for 3 TTLs, it ended: %v", ttl, err)
+		}
+		t.refused(other.Mutex(key), "a key whose holder renews")
+		t.idleFor(ttl / 20)
+	}
+	if now, _ := l.Token(); now != token {
+		t.errorf("token of a renewed hold: want it constant, was %d, got %d", token, now)
+	}
+	t.mustUnlock(l, "the holder")
+	t.free(other, key, "after its release", t.slack())
+}
+
+func noRenewalAfterRelease(t *T) {
+	ttl := t.clampTTL(300 * time.Millisecond)
+	tm := t.tamper()
+	c, other := t.clientOf(tm.backend(), lock.WithTTL(ttl)), t.client()
+	key := t.key("churn")
+	for i := range t.rounds(25, 400) {
+		l := t.mustLock(c.Mutex(key), fmt.Sprintf("round %d", i))
+		t.idleFor(ttl / 3 * time.Duration(i%10) / 8) // releases around the time of a renewal
+		// With a TTL so short a slow service is too late to acknowledge, which is not what is judged here.
+		if err := l.Unlock(t.ctx); err != nil && !errors.Is(err, lock.ErrLost) && !errors.Is(err, lock.ErrUncertain) {
+			t.fatalf("round %d: Unlock: want nil, got %v", i, err)
+		}
+		t.free(other, key, fmt.Sprintf("round %d", i), ttl+t.slack())
+	}
+	t.idleFor(2 * ttl)
+	if n := tm.late.Load(); n > 0 {
+		t.errorf("renewals begun after the release was acknowledged: want 0, were %d", n)
+	}
+	t.free(other, key, "long after the last release", t.slack())
+}
+
+func renewalRecovers(t *T) {
+	key, ttl := t.key("recovers"), t.clampTTL(4*t.ttl())
+	tm := t.tamper()
+	l := t.mustLock(t.clientOf(tm.backend(), lock.WithTTL(ttl)).Mutex(key), "a free key")
+	other := t.client()
+	for range 2 {
+		before := l.Expires()
+		tm.failRenew.Store(true)
+		t.idleFor(2 * ttl / 5)
+		tm.failRenew.Store(false)
+		t.eventually(ttl, "a renewal after two fifths of a TTL of failures", func() error {
+			if err := l.Err(); err != nil {
+				t.fatalf("a hold whose renewals failed for two fifths of its TTL: want it held, got %v", err)
+			}
+			if !l.Expires().After(before.Add(ttl / 4)) {
+				return errors.New("not renewed yet")
+			}
+			return nil
+		})
+		t.refused(other.Mutex(key), "a key whose holder's renewals had failed")
+	}
+	t.mustUnlock(l, "the holder")
+}
+
+func linkRecovers(t *T) {
+	b, link := t.faulty()
+	key, ttl := t.key("link"), t.clampTTL(3*t.ttl())
+	l := t.mustLock(t.clientOf(b, lock.WithTTL(ttl)).Mutex(key), "a free key")
+	other := t.client()
+	for _, fault := range []func(){link.Cut, link.Blackhole} {
+		fault()
+		t.idleFor(ttl / 3)
+		link.Heal()
+		t.eventually(ttl, "a Check after the link has healed", func() error {
+			if err := l.Err(); err != nil {
+				t.fatalf("a hold whose link failed for a third of its TTL: want it held, got %v", err)
+			}
+			return l.Check(t.ctx)
+		})
+		t.refused(other.Mutex(key), "a key whose holder's link had failed")
+	}
+	t.mustUnlock(l, "the holder")
+}
+
+func neverShortens(t *T) {
+	key, ttl := t.key("shorter"), t.ttl()
+	_, g := t.holdRaw(t.open(), key, t.longTTL())
+	if err := g.Renew(t.ctx, ttl); err != nil {
+		t.fatalf("Renew of a grant of %v to %v: want nil, got %v", t.longTTL(), ttl, err)
+	}
+	t.idleFor(ttl + ttl/4)
+	t.refused(t.client().Mutex(key), "a key whose grant was renewed to less than it had")
+	if err := g.Release(t.ctx); err != nil {
+		t.errorf("Release after a renewal to less: want nil, got %v", err)
+	}
+}
+
+func neverRecreates(t *T) {
+	raw, other := t.open(), t.client()
+	gone := func(how, key string, g backend.Grant) {
+		if err := g.Renew(t.ctx, t.longTTL()); !errors.Is(err, backend.ErrLost) {
+			t.errorf("Renew after %s: want ErrLost, got %v", how, err)
+		}
+		t.free(other, key, "after "+how+" and a renewal of the old grant", t.slack())
+	}
+	key := t.key("released")
+	_, g := t.holdRaw(raw, key, t.longTTL())
+	if err := g.Release(t.ctx); err != nil {
+		t.fatalf("Release by the holder: want nil, got %v", err)
+	}
+	gone("a release", key, g)
+
+	if _, ok := t.probe.(backend.Breaker); ok {
+		key = t.key("broken")
+		_, g = t.holdRaw(raw, key, t.longTTL())
+		if removed, err := raw.(backend.Breaker).Break(t.ctx, key); err == nil && removed != nil {
+			gone("a break", key, g)
+		}
+	}
+	if t.caps.Loss == backend.LossTTL {
+		key = t.key("expired")
+		_, g = t.holdRaw(raw, key, t.ttl())
+		t.free(other, key, "a key whose holder does not renew", t.ttl()+t.slack())
+		gone("an expiry", key, g)
+	}
+	if t.h.DestroyState != nil {
+		key = t.key("destroyed")
+		_, g = t.holdRaw(raw, key, t.longTTL())
+		if err := t.h.DestroyState(t.ctx, key); err != nil {
+			t.fatalf("DestroyState: %v", err)
+		}
+		gone("the destruction of its state", key, g)
+	}
+}
+
+func fixedLeaseEnds(t *T) {
+	key, ttl := t.key("fixed"), t.lossTTL()
+	late := t.lateness()
+	c, w := t.client(), t.waiter()
+	start := time.Now()
+	l := t.mustLock(c.Mutex(key, lock.WithTTL(ttl), lock.WithoutRenewal()), "a free key")
+	if e := l.Expires(); e.IsZero() || e.After(time.Now().Add(ttl)) {
+		t.errorf("Expires of a lease without renewal: want it within its TTL of %v, got %v from now", ttl, time.Until(e))
+	}
+	got := t.lockWaiting(t.ctx, w, key)
+	at := t.signalled(l, ttl+t.slack(), fmt.Sprintf("a lease of %v without renewal", ttl))
+	if early := ttl/2 - at.Sub(start); early > 0 {
+		t.errorf("a lease of %v: want it to last at least half of that, it lasted %v", ttl, at.Sub(start))
+	}
+	next := t.granted(ttl+t.slack(), "the waiter behind a lease without renewal", got)
+	t.before(l, at, next, "the end of the lease", late)
+	t.mustUnlock(next.lease, "the waiter")
+
+	l = t.mustLock(c.Mutex(key, lock.WithTTL(t.longTTL()), lock.WithoutRenewal()), "a key that was freed")
+	if err := l.Extend(t.ctx, ttl); err != nil {
+		t.fatalf("Extend of a lease of %v to %v: want nil, got %v", t.longTTL(), ttl, err)
+	}
+	if left := time.Until(l.Expires()); left > ttl {
+		t.errorf("Expires of a lease that was extended to %v, less than it had: want it within that, got %v from now", ttl, left)
+	}
+	_ = l.Unlock(t.ctx) // it may be over: it was to be short
+}
+
+func ttlRange(t *T) {
+	c := t.client()
+	for _, ttl := range []time.Duration{max(t.caps.MinTTL, 50*time.Millisecond), 200 * time.Millisecond, 999 * time.Millisecond, time.Second,
+		1500*time.Millisecond + time.Nanosecond, 30 * time.Second, time.Hour} {
+		if ttl < t.caps.MinTTL || (t.caps.MaxTTL > 0 && ttl > t.caps.MaxTTL) {
+			continue
+		}
+		key := t.key("ttl")
+		b := t.open()
+		before := time.Now()
+		req := request(key, ttl)
+		g, err := b.TryAcquire(t.ctx, req)
+		if err != nil {
+			t.errorf("TryAcquire with TTL %v, which is within the declared bounds: want a grant, got %v", ttl, err)
+			continue
+		}
+		after := time.Now()
+		if t.expires() {
+			until := g.Until()
+			if until.IsZero() {
+				until = before.Add(ttl)
+			}
+			if until.After(after.Add(ttl)) {
+				t.errorf("Until of a grant of TTL %v: want it at most that far after the reply, it is %v", ttl, until.Sub(after))
+			}
+		}
+		if ttl >= time.Second {
+			t.refused(c.Mutex(key), fmt.Sprintf("a key that was just granted for %v", ttl))
+			if err := g.Renew(t.ctx, ttl); err != nil {
+				t.errorf("Renew to TTL %v: want nil, got %v", ttl, err)
+			}
+			t.refused(c.Mutex(key), fmt.Sprintf("a key that was just renewed to %v", ttl))
+		}
+		if err := g.Release(t.ctx); err != nil && (ttl >= time.Second || !errors.Is(err, backend.ErrLost)) {
+			t.errorf("Release of a grant of TTL %v: want nil, got %v", ttl, err)
+		}
+		t.free(c, key, "a released key", t.slack())
+	}
+}
+
+func ttlRefused(t *T) {
+	bad := []time.Duration{0, -time.Second, time.Nanosecond, t.caps.MinTTL - 1}
+	if t.caps.MaxTTL > 0 {
+		bad = append(bad, t.caps.MaxTTL+1)
+	}
+	c := t.client()
+	l := t.mustLock(c.Mutex(t.key("held")), "a free key")
+	for _, ttl := range bad {
+		refused := func(where string, err error) {
+			if !errors.Is(err, lock.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "ttl") || !strings.Contains(fmt.Sprint(err), ttl.String()) {
+				t.errorf("%s with TTL %v: want ErrInvalid that names ttl and its value, got %v", where, ttl, err)
+			}
+		}
+		b := t.open()
+		_, err := lock.New(b, lock.WithTTL(ttl))
+		refused("New", err)
+		_, err = c.Mutex(t.key("bad-ttl"), lock.WithTTL(ttl)).TryLock(t.ctx)
+		refused("TryLock", err)
+		refused("Extend", l.Extend(t.ctx, ttl))
+	}
+	if err := l.Check(t.ctx); err != nil {
+		t.errorf("a hold after refused TTLs: want Check to say it holds, got %v", err)
+	}
+	t.mustUnlock(l, "the holder")
+}

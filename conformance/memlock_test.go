@@ -1,0 +1,58 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/memlock"
+)
+
+func memHarness() conformance.Harness {
+	space := memlock.NewSpace()
+	admin := space.Backend()
+	var guard sync.Mutex
+	var seen uint64 // by the one guarded resource
+	return conformance.Harness{
+		Name: "mem",
+		Open: func(context.Context) (backend.Backend, error) { return space.Backend(), nil },
+		OpenPrefix: func(_ context.Context, prefix string) (backend.Backend, error) {
+			return space.Backend(memlock.WithPrefix(prefix)), nil
+		},
+		Leftovers: func(ctx context.Context, key string) ([]string, error) {
+			info, err := admin.Inspect(ctx, key)
+			var left []string
+			if info.Holder != nil {
+				left = append(left, "holder "+info.Holder.Owner)
+			}
+			for _, w := range info.Waiters {
+				left = append(left, "waiter "+w.Owner)
+			}
+			return left, err
+		},
+		DestroyState: func(ctx context.Context, key string) error {
+			info, err := admin.Inspect(ctx, key)
+			if err != nil || info.Holder == nil {
+				return err
+			}
+			return admin.Abandon(ctx, backend.Request{Key: key, Owner: info.Holder.Owner})
+		},
+		KeepsFence: true,
+		GuardedWrite: func(_ context.Context, _ string, token uint64) error {
+			guard.Lock()
+			defer guard.Unlock()
+			if token < seen {
+				return errors.New("stale token")
+			}
+			seen = token
+			return nil
+		},
+	}
+}
+
+func TestMemlock(t *testing.T) {
+	conformance.Run(t, memHarness(), keep(t))
+}

@@ -1,0 +1,60 @@
+package conformance
+
+import (
+	"regexp"
+	"time"
+)
+
+// Option changes how the suite runs.
+type Option func(*options)
+
+type options struct {
+	only         *regexp.Regexp
+	except       map[string]string
+	full         bool
+	requireHooks bool
+	parallel     int
+	log          func(format string, args ...any)
+	report       func(*Report)
+	caseTimeout  time.Duration
+}
+
+// Only runs the cases whose id matches the expression.
+func Only(expr string) Option {
+	re := regexp.MustCompile(expr)
+	return func(o *options) { o.only = re }
+}
+
+// Except does not run the case of an id and reports it as not run, for reason.
+func Except(id, reason string) Option {
+	return func(o *options) { o.except[id] = reason }
+}
+
+// Full runs the long tier: more rounds, longer sweeps.
+func Full() Option { return func(o *options) { o.full = true } }
+
+// RequireHooks makes a case fail that would not be run because the harness has no
+// hook for it.
+func RequireHooks() Option { return func(o *options) { o.requireHooks = true } }
+
+// Parallel sets how many cases run at once, 8 by default. Cases that measure or
+// disturb the whole service always run alone.
+func Parallel(n int) Option { return func(o *options) { o.parallel = max(n, 1) } }
+
+// CaseTimeout ends a case that has not ended by itself, and fails it; 2 minutes by
+// default.
+func CaseTimeout(d time.Duration) Option { return func(o *options) { o.caseTimeout = d } }
+
+// Log receives what a case has to say while it runs.
+func Log(f func(format string, args ...any)) Option { return func(o *options) { o.log = f } }
+
+// OnReport receives the report when a Run is over.
+func OnReport(f func(*Report)) Option { return func(o *options) { o.report = f } }
+
+func newOptions(opts []Option) *options {
+	o := &options{parallel: 8, except: map[string]string{}, caseTimeout: 2 * time.Minute}
+	for _, f := range opts {
+		f(o)
+	}
+	return o
+}

@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/interlock-go/lock"
+)
+
+// needClockWorker asks for a process with a wrong clock, which only a harness can
+// make: a Go program reads the clock without the C library, so that faketime has
+// no effect on it.
+var needClockWorker = need{"hook ClockWorker", func(t *T) (Status, string) {
+	if s, why := needWorker.check(t); s == NotDeclared {
+		return s, why
+	}
+	if t.h.ClockWorker == nil {
+		return NotRun, "the harness has no ClockWorker (a Go program reads the clock without the C library, so faketime cannot shift it)"
+	}
+	return "", ""
+}}
+
+func otherProcess(t *T) {
+	key := t.key("process")
+	p := t.worker()
+	p.lock(key, t.longTTL())
+	c := t.client()
+	t.refused(c.Mutex(key), "a key that another process holds")
+	got := t.lockWaiting(t.ctx, t.waiter(), key)
+	p.unlock(key)
+	l := t.granted(t.slack(), "a waiter behind another process", got).lease
+
+	// and the other way round
+	p.say(fmt.Sprintf("lock %s %v", key, t.longTTL()))
+	p.expect("waits", t.slack())
+	t.mustUnlock(l, "the waiter")
+	p.expect("granted", t.slack())
+	t.refused(c.Mutex(key), "a key that another process holds")
+	p.unlock(key)
+	t.free(c, key, "after all have released", t.slack())
+}
+
+func processesOneKilled(t *T) {
+	const workers = 3
+	key := t.key("processes")
+	file := filepath.Join(os.TempDir(), key)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.fatalf("log of the workers: %v", err)
+	}
+	defer func() { _ = os.Remove(file) }()
+	var ps []*process
+	for range workers {
+		p := t.worker()
+		p.say("cycle " + key + " " + file)
+		ps = append(ps, p)
+	}
+	entered := func(pid int) int { return strings.Count(t.read(file), fmt.Sprintf("enter %d ", pid)) }
+	reach := func(ps []*process, turns int, d time.Duration, what string) {
+		from := map[*process]int{}
+		for _, p := range ps {
+			from[p] = entered(p.cmd.Process.Pid)
+		}
+		t.eventually(d, what, func() error {
+			for _, p := range ps {
+				if n := entered(p.cmd.Process.Pid) - from[p]; n < turns {
+					return fmt.Errorf("process %d had %d of %d turns", p.cmd.Process.Pid, n, turns)
+				}
+			}
+			return nil
+		})
+	}
+	bound := t.clampTTL(cycleTTL) + 3*t.slack()
+	reach(ps, 5, bound, "turns of all processes")
+	victim := ps[0].cmd.Process.Pid
+	for end := time.Now().Add(bound); t.last(file) != fmt.Sprintf("enter %d", victim); {
+		if time.Now().After(end) {
+			t.fatalf("the moment when process %d is inside: want it within %v", victim, bound)
+		}
+	}
+	ps[0].kill() // most likely inside
+	reach(ps[1:], 5, bound, "turns of the others after one was killed")
+	log := t.read(file) // before the others are killed, too
+	log = log[:strings.LastIndex(log, "\n")+1]
+
+	// Lines are appended, so their order in the file is that of the events.
+	inside, token, lastToken := "", uint64(0), uint64(0)
+	for i, line := range strings.Split(strings.TrimSpace(log), "\n") {
+		var what, pid string
+		if n, err := fmt.Sscan(line, &what, &pid, &token); n != 3 {
+			t.fatalf("line %d of the workers' log, %q: %v", i, line, err)
+		}
+		switch {
+		case what == "enter" && inside != "" && inside != fmt.Sprint(victim):
+			t.errorf("line %d: process %s entered with token %d while %s was inside", i, pid, token, inside)
+		case what == "enter" && t.fences() && token <= lastToken:
+			t.errorf("line %d: process %s entered with token %d after %d", i, pid, token, lastToken)
+		case what == "leave" && inside != pid:
+			t.errorf("line %d: process %s left while %q was inside", i, pid, inside)
+		}
+		if what == "enter" {
+			inside, lastToken = pid, token
+		} else {
+			inside = ""
+		}
+	}
+}
+
+func (t *T) read(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.fatalf("log of the workers: %v", err)
+	}
+	return string(b)
+}
+
+// last returns the last event and its process.
+func (t *T) last(file string) string {
+	lines := strings.Split(strings.TrimSpace(t.read(file)), "\n")
+	f := strings.Fields(lines[len(lines)-1])
+	if len(f) < 2 {
+		return ""
+	}
+	return f[0] + " " + f[1]
+}
+
+func clientClock(t *T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		key, ttl := t.key("clock"), t.clampTTL(2*t.ttl())
+		p := t.launch(t.h.ClockWorker(off))
+		p.lock(key, ttl)
+		c := t.client(lock.WithTTL(ttl))
+		for end := time.Now().Add(2 * ttl); time.Now().Before(end); t.idleFor(ttl / 10) {
+			got, err := c.Mutex(key).TryLock(t.ctx)
+			if errors.Is(err, lock.ErrLocked) {
+				continue
+			}
+			what := fmt.Sprintf("a key that is held and renewed by a process whose clock is off by %v: want ErrLocked", off)
+			if err != nil {
+				t.fatalf("%s, got %v", what, err)
+			}
+			if p.giveBack(key) == "lost" { // by its clock, then it happens again, or by a machine that stood still
+				t.again("%s, it was granted %s after the process had lost it", what, leaseText(got))
+			}
+			t.fatalf("%s, it was granted %s", what, leaseText(got))
+		}
+		p.unlock(key)
+		l := t.mustLock(c.Mutex(key), "a released key")
+		p.waitLock(key, ttl)
+		t.idleFor(2 * ttl)
+		if err := l.Check(t.ctx); errors.Is(err, lock.ErrLost) { // a slow service is no loss
+			t.errorf("a holder behind which a process waits whose clock is off by %v: want it to hold, got %v", off, err)
+		}
+		t.mustUnlock(l, "the holder")
+		p.expect("granted", t.slack())
+		p.kill()
+		start := time.Now()
+		l = t.granted(t.deathBound(t.ttl()), "the key of a killed process", t.lockAsync(t.ctx, c.Mutex(key))).lease
+		t.notef("granted %v after the kill", time.Since(start))
+		if err := l.Unlock(t.ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+			t.errorf("Unlock: want nil, got %v", err)
+		}
+	}
+}

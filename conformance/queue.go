@@ -1,0 +1,278 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+)
+
+var queueCases = []Case{
+	{
+		ID:     "waiting/11-wakes-per-release",
+		Title:  "one release sets at most the declared number of waiters in motion",
+		Clause: "WakesPerRelease is how many waiters, at most, one release sets in motion.",
+		needs: []need{
+			{"WakesPerRelease", func(t *T) (Status, string) {
+				if t.caps.WakesPerRelease == 0 {
+					return NotDeclared, "WakesPerRelease is not bounded"
+				}
+				return "", ""
+			}},
+			hook("Wakes", func(h *Harness) bool { return h.Wakes != nil }),
+		},
+		alone: true,
+		run:   wakesPerRelease,
+	},
+	{
+		ID:     "waiting/11-hand-off-commands",
+		Title:  "a contended cycle costs at most the declared number of commands, at 4, 16 and 64 waiters",
+		Clause: "HandOffCommands is how many commands, at most, the service executes for a contended cycle of lock and unlock, however many wait.",
+		needs: []need{
+			{"HandOffCommands", func(t *T) (Status, string) {
+				if t.caps.HandOffCommands == 0 {
+					return NotDeclared, "HandOffCommands is not bounded"
+				}
+				return "", ""
+			}},
+			needServerCommands,
+		},
+		alone: true,
+		run:   handOffCommands,
+	},
+	{
+		ID:     "waiting/12-fifo",
+		Title:  "waiters of several clients are served in the order of their arrival",
+		Clause: "With Order declared as FIFO waiters are served by arrival at the service.",
+		needs:  []need{declared(backend.RequireFIFO), needQueue},
+		run:    fifo,
+	},
+	{
+		ID:     "waiting/12-fifo-cancelled-waiters",
+		Title:  "waiters that gave up neither stall nor reorder those behind them",
+		Clause: "A place in the queue that is given up is gone; the order of the others stays.",
+		needs:  []need{declared(backend.RequireFIFO), needQueue},
+		run:    fifoCancelled,
+	},
+	{
+		ID:     "waiting/12-dead-waiter",
+		Title:  "a waiter that died without a word does not stall those behind it beyond its bound, nor reorder them",
+		Clause: "A dead waiter holds up the queue for at most its TTL.",
+		needs:  []need{needQueue},
+		run:    deadWaiter,
+	},
+	{
+		ID:     "waiting/12-try-does-not-overtake",
+		Title:  "TryLock does not overtake those who wait",
+		Clause: "TryAcquire must not overtake those who wait in the backend's queue.",
+		needs:  []need{declared(backend.RequireFIFO), needQueue},
+		run:    tryDoesNotOvertake,
+	},
+	{
+		ID:     "waiting/13-idle-holder-commands",
+		Title:  "an idle holder costs about one command per third of its TTL",
+		Clause: "Nothing is sent for a hold but its renewals.",
+		needs:  []need{needServerCommands},
+		alone:  true,
+		run:    idleHolder,
+	},
+	{
+		ID:     "waiting/13-idle-waiter-commands",
+		Title:  "an idle waiter costs at most the declared number of commands per TTL",
+		Clause: "IdleWaiterCommands is how many commands, at most, a waiter sends in one TTL of its holder while nothing happens.",
+		needs: []need{
+			needServerCommands,
+			{"IdleWaiterCommands", func(t *T) (Status, string) {
+				if t.caps.IdleWaiterCommands == 0 && t.caps.Wake == backend.WakePoll {
+					return NotDeclared, "the driver polls and does not bound what that costs"
+				}
+				return "", ""
+			}},
+		},
+		alone: true,
+		run:   idleWaiter,
+	},
+}
+
+// queueUp makes n waiters of several clients wait one after the other and returns
+// how each ended, and a way to cancel each.
+func (t *T) queueUp(key string, n int, ttl time.Duration) (order func() []int, cancels []context.CancelFunc, ends []chan locked) {
+	ws := []*waiter{t.waiter(), t.waiter(), t.waiter()}
+	var mu sync.Mutex
+	var served []int
+	for i := range n {
+		ctx, cancel := context.WithCancel(t.ctx)
+		cancels = append(cancels, cancel)
+		end := make(chan locked, 1)
+		ends = append(ends, end)
+		ch := t.lockWaiting(ctx, ws[i%len(ws)], key, lock.WithTTL(ttl))
+		go func() {
+			got := <-ch
+			if got.err == nil {
+				mu.Lock()
+				served = append(served, i)
+				mu.Unlock()
+				if err := got.lease.Unlock(t.ctx); err != nil {
+					t.errorf("waiter %d: Unlock: want nil, got %v", i, err)
+				}
+			}
+			end <- got
+		}()
+	}
+	return func() []int {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(served)
+	}, cancels, ends
+}
+
+func (t *T) end(d time.Duration, what string, ch <-chan locked) locked {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case got := <-ch:
+		return got
+	case <-timer.C:
+		t.fatalf("%s: want it over within %v, it was still under way", what, d)
+	}
+	panic("unreachable")
+}
+
+func fifo(t *T) {
+	const n = 12
+	key := t.key("fifo")
+	l := t.mustLock(t.client().Mutex(key), "a free key")
+	order, _, ends := t.queueUp(key, n, t.longTTL())
+	t.mustUnlock(l, "the holder")
+	var want []int
+	for i, end := range ends {
+		want = append(want, i)
+		if got := t.end(t.slack()+5*time.Second, fmt.Sprintf("waiter %d", i), end); got.err != nil {
+			t.errorf("waiter %d: want a grant, got %v", i, got.err)
+		}
+	}
+	if got := order(); !slices.Equal(got, want) {
+		t.errorf("order of service: want that of arrival, %v, got %v", want, got)
+	}
+}
+
+func fifoCancelled(t *T) {
+	const n = 12
+	key := t.key("fifo-cancelled")
+	l := t.mustLock(t.client().Mutex(key), "a free key")
+	order, cancels, ends := t.queueUp(key, n, t.longTTL())
+	var want []int
+	for i := range n {
+		if i%3 == 1 {
+			want = append(want, i)
+			continue
+		}
+		cancels[i]()
+		if got := t.end(t.slack(), fmt.Sprintf("cancelled waiter %d", i), ends[i]); !errors.Is(got.err, context.Canceled) {
+			t.fatalf("cancelled waiter %d: want context.Canceled, got %v", i, got.err)
+		}
+	}
+	t.mustUnlock(l, "the holder")
+	for _, i := range want {
+		if got := t.end(t.slack(), fmt.Sprintf("waiter %d behind cancelled ones (TTL %v)", i, t.longTTL()), ends[i]); got.err != nil {
+			t.errorf("waiter %d: want a grant, got %v", i, got.err)
+		}
+	}
+	if got := order(); !slices.Equal(got, want) {
+		t.errorf("order of service: want that of arrival, %v, got %v", want, got)
+	}
+}
+
+func deadWaiter(t *T) {
+	key, ttl := t.key("dead-waiter"), t.ttl()
+	l := t.mustLock(t.client().Mutex(key), "a free key")
+
+	// The first in the queue dies: by SIGKILL where there is a process to kill, else
+	// by closing its session under its feet.
+	if t.h.Worker != nil && t.caps.Scope >= backend.ScopeMachine {
+		p := t.worker()
+		p.waitLock(key, ttl)
+		t.afterDeath(key, ttl, l, p.kill)
+		return
+	}
+	b := t.open()
+	req := request(key, ttl)
+	waits := make(chan struct{}, 1)
+	req.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
+	go func() { _, _ = b.(backend.Waiter).Acquire(context.WithoutCancel(t.ctx), req) }()
+	select {
+	case <-waits:
+	case <-time.After(t.slack()):
+		t.fatalf("raw Acquire of a held key: want OnWait called within %v", t.slack())
+	}
+	t.afterDeath(key, ttl, l, func() {
+		ctx, cancel := context.WithTimeout(t.ctx, t.slack())
+		defer cancel()
+		_ = b.Close(ctx)
+	})
+}
+
+func (t *T) afterDeath(key string, ttl time.Duration, l *lock.Lease, die func()) {
+	order, _, ends := t.queueUp(key, 4, ttl)
+	die()
+	t.mustUnlock(l, "the holder")
+	for i, end := range ends {
+		if got := t.end(ttl+t.slack(), fmt.Sprintf("waiter %d behind a dead one", i), end); got.err != nil {
+			t.errorf("waiter %d behind a dead one: want a grant, got %v", i, got.err)
+		}
+	}
+	if got, want := order(), []int{0, 1, 2, 3}; t.caps.Order == backend.FIFO && !slices.Equal(got, want) {
+		t.errorf("order of service behind a dead waiter: want that of arrival, %v, got %v", want, got)
+	}
+}
+
+func tryDoesNotOvertake(t *T) {
+	key := t.key("overtake")
+	holder, w := t.client(), t.waiter()
+	for round := range t.rounds(10, 200) {
+		l := t.mustLock(holder.Mutex(key), "the key between two rounds")
+		got := t.lockWaiting(t.ctx, w, key)
+		ctx, stop := context.WithCancel(t.ctx)
+		var wg sync.WaitGroup
+		for range 3 {
+			m := t.hammer().Mutex(key)
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					l, err := m.TryLock(t.ctx)
+					if err == nil {
+						t.errorf("round %d: TryLock while another waits: want ErrLocked, it was granted %s", round, leaseText(l))
+						_ = l.Unlock(t.ctx)
+						return
+					}
+				}
+			})
+		}
+		t.mustUnlock(l, "the holder")
+		next := t.granted(t.slack(), fmt.Sprintf("round %d: the waiter, with others trying", round), got).lease
+		stop()
+		wg.Wait()
+		t.mustUnlock(next, "the waiter")
+		if t.failed() {
+			return
+		}
+	}
+}
+
+// hammer returns one of a few clients, made once per case.
+func (t *T) hammer() *lock.Client {
+	t.mu.Lock()
+	c := t.spare
+	t.mu.Unlock()
+	if c == nil {
+		c = t.client()
+		t.mu.Lock()
+		t.spare = c
+		t.mu.Unlock()
+	}
+	return c
+}

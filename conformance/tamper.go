@@ -1,0 +1,139 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// errReplyLost is what a request fails with whose reply was dropped on purpose.
+var errReplyLost = errors.New("the suite dropped the reply")
+
+// errNotSent is what a request fails with that was not sent, on purpose.
+var errNotSent = errors.New("the suite did not send the request")
+
+// tamper stands between the core and a driver. It lets requests through and drops
+// their replies, or holds them back, so that the driver's side of ambiguity can be
+// tested without a network.
+type tamper struct {
+	backend.Backend
+
+	dropTry, dropAcquire, dropAbandon, dropRenew, dropRelease atomic.Int64 // replies still to be dropped
+	failRenew                                                 atomic.Bool  // renewals are not sent
+
+	beforeAcquire func(req backend.Request)        // e.g. to learn the owner
+	afterRelease  func()                           // after a release whose reply is dropped
+	afterGrant    func(backend.Grant)              // of Acquire or TryAcquire
+	renewed       func(g backend.Grant, err error) // after a renewal
+	releases      atomic.Int64                     // releases sent
+	late          atomic.Int64                     // renewals begun after a release had been acknowledged
+}
+
+// tamperQueue is tamper for a driver with a queue.
+type tamperQueue struct{ *tamper }
+
+func (tm *tamper) backend() backend.Backend {
+	if _, ok := tm.Backend.(backend.Waiter); ok {
+		return tamperQueue{tm}
+	}
+	return tm
+}
+
+// tamper returns a tampered independent client. Settings may be changed at any time.
+func (t *T) tamper() *tamper {
+	b, err := t.h.Open(t.ctx)
+	if err != nil {
+		t.fatalf("Open: want a client, got %v", err)
+	}
+	return &tamper{Backend: b}
+}
+
+func take(n *atomic.Int64) bool {
+	for {
+		v := n.Load()
+		if v <= 0 {
+			return false
+		}
+		if n.CompareAndSwap(v, v-1) {
+			return true
+		}
+	}
+}
+
+func (tm *tamper) granted(g backend.Grant, err error, drop *atomic.Int64) (backend.Grant, error) {
+	if take(drop) {
+		return nil, backend.Uncertain(errReplyLost)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if tm.afterGrant != nil {
+		tm.afterGrant(g)
+	}
+	return &tamperGrant{Grant: g, tm: tm}, nil
+}
+
+func (tm *tamper) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	if tm.beforeAcquire != nil {
+		tm.beforeAcquire(req)
+	}
+	g, err := tm.Backend.TryAcquire(ctx, req)
+	return tm.granted(g, err, &tm.dropTry)
+}
+
+func (tm *tamper) Abandon(ctx context.Context, req backend.Request) error {
+	err := tm.Backend.Abandon(ctx, req)
+	if take(&tm.dropAbandon) {
+		return backend.Uncertain(errReplyLost)
+	}
+	return err
+}
+
+func (q tamperQueue) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	if q.beforeAcquire != nil {
+		q.beforeAcquire(req)
+	}
+	g, err := q.Backend.(backend.Waiter).Acquire(ctx, req)
+	return q.granted(g, err, &q.dropAcquire)
+}
+
+type tamperGrant struct {
+	backend.Grant
+	tm       *tamper
+	released atomic.Bool
+}
+
+func (g *tamperGrant) Renew(ctx context.Context, ttl time.Duration) error {
+	if g.released.Load() {
+		g.tm.late.Add(1)
+	}
+	if g.tm.failRenew.Load() {
+		return errNotSent
+	}
+	err := g.Grant.Renew(ctx, ttl)
+	if g.tm.renewed != nil {
+		g.tm.renewed(g, err)
+	}
+	if take(&g.tm.dropRenew) {
+		return backend.Uncertain(errReplyLost)
+	}
+	return err
+}
+
+func (g *tamperGrant) Release(ctx context.Context) error {
+	g.tm.releases.Add(1)
+	err := g.Grant.Release(ctx)
+	if take(&g.tm.dropRelease) {
+		if g.tm.afterRelease != nil {
+			g.tm.afterRelease()
+		}
+		return backend.Uncertain(errReplyLost)
+	}
+	if err == nil {
+		g.released.Store(true)
+	}
+	return err
+}
