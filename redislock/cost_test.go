@@ -1,0 +1,169 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Round trips are counted at the server as scripts called by clients: what a
+// script calls is counted under its own name.
+
+func TestUncontendedIsTwoCommands(t *testing.T) {
+	addr := private(t)
+	b, c := openURL(t, "redis://"+addr), client(t, addr)
+	must(t, take(t, b, request("k")).Release(t.Context())) // connect
+	before, all := calls(t, c, "evalsha", "eval"), calls(t, c, "hello", "ping", "wait", "script|load")
+	const n = 50
+	for i := range n {
+		r := request("k")
+		if i%2 == 0 {
+			must(t, take(t, b, r).Release(t.Context()))
+			continue
+		}
+		g, err := b.Acquire(t.Context(), r)
+		must(t, err)
+		must(t, g.Release(t.Context()))
+	}
+	if got := calls(t, c, "evalsha", "eval") - before; got != 2*n {
+		t.Errorf("%d scripts for %d cycles", got, n)
+	}
+	if got := calls(t, c, "hello", "ping", "wait", "script|load") - all; got != 0 {
+		t.Errorf("%d other commands", got)
+	}
+}
+
+func TestHandOffCommands(t *testing.T) {
+	addr := private(t)
+	c := client(t, addr)
+	for _, waiters := range []int{16, 64} {
+		var bs []*Backend
+		for range 4 {
+			bs = append(bs, openURL(t, "redis://"+addr))
+		}
+		cycles := 100 * waiters
+		var todo atomic.Int64
+		todo.Store(int64(cycles))
+		var wg sync.WaitGroup
+		counts := make([]int, waiters)
+		before, start := calls(t, c, "evalsha", "eval"), time.Now()
+		for w := range waiters {
+			wg.Go(func() {
+				for todo.Add(-1) >= 0 {
+					g, err := bs[w%4].Acquire(context.Background(), request("k"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					counts[w]++
+					if err := g.Release(context.Background()); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		took := time.Since(start)
+		per := float64(calls(t, c, "evalsha", "eval")-before) / float64(cycles)
+		least, most := cycles, 0
+		for _, n := range counts {
+			least, most = min(least, n), max(most, n)
+		}
+		t.Logf("%d waiters: %.3f scripts and %v a cycle, %d to %d cycles a worker", waiters, per, took/time.Duration(cycles), least, most)
+		if per > 2.02 {
+			t.Errorf("%d waiters: %.2f scripts a cycle", waiters, per)
+		}
+		if float64(least) < 0.9*float64(most) {
+			t.Errorf("%d waiters: from %d to %d cycles a worker", waiters, least, most)
+		}
+	}
+}
+
+// While its holder renews, nobody in the queue asks more than once in a TTL.
+func TestIdleCost(t *testing.T) {
+	addr := private(t)
+	c := client(t, addr)
+	b, b2 := openURL(t, "redis://"+addr), openURL(t, "redis://"+addr)
+	const ttl, waiters, ttls = 300 * time.Millisecond, 4, 6
+	r := request("k")
+	r.TTL = ttl
+	g := take(t, b, r)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var chans []<-chan acquired
+	for i := range waiters {
+		chans = append(chans, queue(t, ctx, []*Backend{b, b2}[i%2], request("k")))
+	}
+	before, others := calls(t, c, "evalsha", "eval"), calls(t, c, "ping")
+	renewals := 0
+	tick := time.NewTicker(ttl / 3)
+	defer tick.Stop()
+	for renewals < 3*ttls {
+		<-tick.C
+		must(t, g.Renew(t.Context(), ttl))
+		renewals++
+	}
+	polls := calls(t, c, "evalsha", "eval") - before - renewals
+	t.Logf("%d polls of %d waiters in %d TTLs", polls, waiters, ttls)
+	if polls > waiters*(ttls+1) {
+		t.Errorf("%d polls of %d waiters in %d TTLs", polls, waiters, ttls)
+	}
+	if n := calls(t, c, "ping") - others; n != 0 {
+		t.Errorf("%d pings", n)
+	}
+	cancel()
+	for _, ch := range chans {
+		<-ch
+	}
+	must(t, g.Release(t.Context()))
+}
+
+func BenchmarkPing(b *testing.B) {
+	k := newBackend(b, newPrefix())
+	for b.Loop() {
+		_ = k.rdb.Ping(context.Background())
+	}
+}
+
+func BenchmarkLockUnlock(b *testing.B) {
+	k := newBackend(b, newPrefix())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for b.Loop() {
+		g, err := k.TryAcquire(ctx, request("k"))
+		must(b, err)
+		must(b, g.Release(ctx))
+	}
+}
+
+func BenchmarkHandOff(b *testing.B) {
+	for _, waiters := range []int{16, 64} {
+		b.Run(fmt.Sprint(waiters), func(b *testing.B) {
+			p := newPrefix()
+			bs := []*Backend{newBackend(b, p), newBackend(b, p), newBackend(b, p), newBackend(b, p)}
+			var todo atomic.Int64
+			todo.Store(int64(b.N))
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			for w := range waiters {
+				wg.Go(func() {
+					for todo.Add(-1) >= 0 {
+						g, err := bs[w%4].Acquire(context.Background(), request("k"))
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						if err := g.Release(context.Background()); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}

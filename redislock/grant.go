@@ -1,0 +1,80 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+var _ backend.Keeper = (*grant)(nil)
+
+type grant struct {
+	a     *attempt
+	token uint64
+
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (g *grant) Token() uint64 { return g.token }
+
+func (g *grant) Until() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.until
+}
+
+// Renew is one round trip.
+func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
+	return g.renew(ctx, ttl, "0")
+}
+
+// Keep implements backend.Keeper.
+func (g *grant) Keep(ctx context.Context, d time.Duration) error {
+	return g.renew(ctx, d, "1")
+}
+
+func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) error {
+	b, k := g.a.b, g.a.keys
+	names := []string{k.lock, k.queue, k.fence}
+	args := []any{b.channelPrefix(), g.a.req.Owner, millis(ttl), exactly}
+	var r reply
+	var err error
+	got := b.opt.replicas
+	if b.opt.replicas > 0 {
+		r, got, err = b.evalWait(ctx, renewScript, names, args...)
+	} else {
+		r, err = b.eval(ctx, renewScript, names, args...)
+	}
+	if err != nil {
+		return err
+	}
+	if r.status != yes {
+		g.a.gone()
+		return fmt.Errorf("%w: redis key %.200q is not ours any more", backend.ErrLost, k.lock)
+	}
+	if got < b.opt.replicas {
+		// it was extended, though not as safely as asked for
+		return backend.Uncertain(fmt.Errorf("%w: %d of %d acknowledged the renewal within %v", errReplicas, got, b.opt.replicas, b.opt.replicaTimeout))
+	}
+	g.mu.Lock()
+	g.until = r.sent.Add(ttl)
+	g.mu.Unlock()
+	return nil
+}
+
+// Release is one round trip.
+func (g *grant) Release(ctx context.Context) error {
+	g.a.drop() // whether it is acknowledged or not: there is nothing more to be told
+	r, err := g.a.release(ctx)
+	if err != nil {
+		return err
+	}
+	if r.status != yes {
+		return fmt.Errorf("%w: redis key %.200q was not ours any more", backend.ErrLost, g.a.keys.lock)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// The acquire is held up on its way, given up, abandoned, and then delivered.
+func TestLateRequest(t *testing.T) {
+	px := newProxy(t, server(t))
+	p := newPrefix()
+	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
+	for _, wait := range []bool{false, true} {
+		arrived, deliver := make(chan bool), make(chan bool)
+		px.set(onScript(acquireScript, func() action { px.set(nil); close(arrived); <-deliver; return pass }))
+		ctx, cancel := context.WithCancel(t.Context())
+		r := request("k")
+		done := make(chan error)
+		go func() {
+			var err error
+			if wait {
+				_, err = b.Acquire(ctx, r)
+			} else {
+				_, err = b.TryAcquire(ctx, r)
+			}
+			done <- err
+		}()
+		<-arrived
+		start := time.Now()
+		cancel()
+		if err := <-done; !isUncertain(err) || !errors.Is(err, context.Canceled) || time.Since(start) > time.Second {
+			t.Fatalf("after %v: %v", time.Since(start), err)
+		}
+		must(t, b.Abandon(t.Context(), r))
+		before := calls(t, client(t, server(t)), "evalsha")
+		close(deliver)
+		eventually(t, "it was executed", func() bool { return calls(t, client(t, server(t)), "evalsha") > before })
+		in, err := direct.Inspect(t.Context(), "k")
+		must(t, err)
+		if in.Holder != nil || len(in.Waiters) != 0 {
+			t.Fatalf("left behind: %+v", in)
+		}
+	}
+}
+
+// A waiter's lost poll may be executed after its grant was released.
+func TestLatePoll(t *testing.T) {
+	px := newProxy(t, server(t))
+	p := newPrefix()
+	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
+	g := take(t, direct, request("k"))
+	r := request("k")
+	ch := queue(t, t.Context(), b, r)
+	px.next(acquireScript, drop)
+	b.pollNow(b.processChannel())
+	eventually(t, "the poll was lost", func() bool { px.mu.Lock(); defer px.mu.Unlock(); return px.hook == nil })
+	must(t, g.Release(t.Context()))
+	g2 := get(t, ch)
+	must(t, g2.Release(t.Context()))
+	if _, err := direct.TryAcquire(t.Context(), r); err == nil || errors.Is(err, backend.ErrLocked) {
+		t.Errorf("a late poll: %v", err)
+	}
+}
+
+// A request that arrives late never shortens what a later one was promised.
+func TestLateRequestsDoNotShorten(t *testing.T) {
+	px := newProxy(t, server(t))
+	p := newPrefix()
+	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
+	c := client(t, server(t))
+	for name, s := range map[string]*script{"renewal": renewScript, "poll": acquireScript} {
+		g0 := take(t, direct, request("k"))
+		r := request("k")
+		r.TTL = time.Second
+		ch := queue(t, t.Context(), b, r)
+		arrived, deliver := make(chan bool), make(chan bool)
+		px.set(onScript(s, func() action { px.set(nil); close(arrived); <-deliver; return pass }))
+		var g backend.Grant
+		if s == acquireScript {
+			b.pollNow(b.processChannel())
+			<-arrived
+			must(t, g0.Release(t.Context()))
+			g = get(t, ch)
+		} else {
+			must(t, g0.Release(t.Context()))
+			g = get(t, ch)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			if err := g.Renew(ctx, time.Second); !isUncertain(err) {
+				t.Errorf("held up: %v", err)
+			}
+			cancel()
+			<-arrived
+		}
+		must(t, g.Renew(t.Context(), time.Hour))
+		before := calls(t, c, "evalsha")
+		close(deliver)
+		eventually(t, "it was executed", func() bool { return calls(t, c, "evalsha") > before })
+		if left := c.PTTL(t.Context(), p+":k").Val(); left < 30*time.Minute {
+			t.Errorf("a late %s left %v of an hour", name, left)
+		}
+		must(t, g.Renew(t.Context(), time.Second)) // not shortened, and Until is moved
+		if left := time.Until(g.Until()); left > time.Second {
+			t.Errorf("until in %v", left)
+		}
+		must(t, c.Persist(t.Context(), p+":k").Err())
+		must(t, g.Renew(t.Context(), time.Second))
+		if left := c.PTTL(t.Context(), p+":k").Val(); left <= 0 {
+			t.Error("the renewal of one without an expiry set none")
+		}
+		must(t, g.Release(t.Context()))
+	}
+}
+
+// After a loss nothing is remembered, and a late poll does not take the key again.
+func TestNothingRemainsAfterLoss(t *testing.T) {
+	px := newProxy(t, server(t))
+	p := newPrefix()
+	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
+	c := client(t, server(t))
+	for _, pushed := range []bool{false, true} {
+		g0 := take(t, direct, request("k"))
+		r := request("k")
+		lost := make(chan bool, 3)
+		r.OnLost = func(error) { lost <- true }
+		ch := queue(t, t.Context(), b, r)
+		px.next(acquireScript, drop)
+		b.pollNow(b.processChannel())
+		eventually(t, "the poll was lost", func() bool { px.mu.Lock(); defer px.mu.Unlock(); return px.hook == nil })
+		must(t, g0.Release(t.Context()))
+		g := get(t, ch)
+		if pushed {
+			_, err := direct.Break(t.Context(), "k")
+			must(t, err)
+			<-lost
+		} else {
+			must(t, c.Del(t.Context(), p+":k").Err())
+			if err := g.Renew(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "late requests are refused", func() bool {
+			return c.Exists(t.Context(), b.keys("k").tombstone(r.Owner)).Val() == 1
+		})
+		b.mu.Lock()
+		if len(b.attempts) != 0 {
+			t.Errorf("%d attempts remembered", len(b.attempts))
+		}
+		b.mu.Unlock()
+	}
+}
+
+// Nor after a release that nobody acknowledged.
+func TestNothingRemainsAfterReleaseFails(t *testing.T) {
+	px := newProxy(t, server(t))
+	b := openURL(t, "redis://"+px.addr+"?prefix="+newPrefix())
+	for i := range 10 {
+		r := request(fmt.Sprintf("k%d", i))
+		r.OnLost = func(error) {}
+		g := take(t, b, r)
+		px.next(releaseScript, never)
+		if err := g.Release(t.Context()); !isUncertain(err) {
+			t.Fatalf("a release that never arrived: %v", err)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.attempts); n != 0 {
+		t.Errorf("%d attempts remembered", n)
+	}
+}
+
+// A grant that is broken before Acquire has it is no loss: who asks then may get the
+// next one, and must keep it.
+func TestBrokenBeforeItIsTaken(t *testing.T) {
+	px := newProxy(t, server(t))
+	p := newPrefix()
+	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
+	g := take(t, direct, request("k"))
+	r := request("k")
+	var lost atomic.Int64
+	r.OnLost = func(error) { lost.Add(1) }
+	ch := queue(t, t.Context(), b, r)
+	b.mu.Lock()
+	a := b.attempts[r.Owner]
+	b.mu.Unlock()
+	arrived, deliver := make(chan bool), make(chan bool)
+	end := sync.OnceFunc(func() { close(deliver) })
+	defer end()
+	px.set(onScript(acquireScript, func() action { px.set(nil); close(arrived); <-deliver; return pass }))
+	b.pollNow(b.processChannel()) // which also makes the push useless
+	<-arrived
+	must(t, g.Release(t.Context()))
+	if _, err := direct.Break(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is told", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return a.broken || lost.Load() > 0
+	})
+	end()
+	got := get(t, ch)
+	must(t, got.Renew(t.Context(), time.Minute))
+	if lost.Load() != 0 {
+		t.Error("told of the loss of a grant that is kept")
+	}
+	must(t, got.Release(t.Context()))
+}

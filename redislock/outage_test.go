@@ -1,0 +1,205 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+func TestScriptFlush(t *testing.T) {
+	addr := private(t)
+	b := openURL(t, "redis://"+addr)
+	for range 3 {
+		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		g := take(t, b, request("k"))
+		ch := queue(t, t.Context(), b, request("k"))
+		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		must(t, g.Renew(t.Context(), time.Second))
+		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		n := 0
+		must(t, b.List(t.Context(), func(i backend.Info) bool { n++; return true }))
+		if n != 1 {
+			t.Errorf("listed %d", n)
+		}
+		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		must(t, g.Release(t.Context()))
+		must(t, get(t, ch).Release(t.Context()))
+	}
+}
+
+// Both kinds of client, ours and a caller's with its three retries, never send a
+// request twice, and know that they do not know.
+func TestDroppedReplies(t *testing.T) {
+	px := newProxy(t, server(t))
+	own := redis.NewClient(&redis.Options{Addr: px.addr})
+	defer own.Close()
+	p := newPrefix()
+	theirs, err := New(own, WithPrefix(p))
+	must(t, err)
+	defer closeBackend(t, theirs)
+	direct := newBackend(t, p)
+	for i, b := range []*Backend{openURL(t, "redis://"+px.addr+"?prefix="+p), theirs} {
+		key := "k" + strconv.Itoa(i)
+		holder := func() *backend.Holder {
+			in, err := direct.Inspect(t.Context(), key)
+			must(t, err)
+			return in.Holder
+		}
+		// acquire
+		r := request(key)
+		px.next(acquireScript, drop)
+		if _, err := b.TryAcquire(t.Context(), r); !isUncertain(err) {
+			t.Fatalf("acquire: %v", err)
+		}
+		if h := holder(); h == nil || h.Owner != r.Owner {
+			t.Fatalf("holder %+v", h)
+		}
+		px.next(abandonScript, drop)
+		if err := b.Abandon(t.Context(), r); !isUncertain(err) {
+			t.Fatalf("abandon: %v", err)
+		}
+		must(t, b.Abandon(t.Context(), r))
+		if h := holder(); h != nil {
+			t.Fatalf("abandoned and held by %+v", h)
+		}
+		if _, err := b.TryAcquire(t.Context(), r); err == nil {
+			t.Fatal("a late acquire was granted")
+		}
+		// renew
+		g := take(t, b, request(key))
+		px.next(renewScript, drop)
+		if err := g.Renew(t.Context(), time.Minute); !isUncertain(err) {
+			t.Fatalf("renew: %v", err)
+		}
+		must(t, g.Renew(t.Context(), time.Minute))
+		// enqueue
+		r = request(key)
+		px.next(acquireScript, drop)
+		if _, err := b.Acquire(t.Context(), r); !isUncertain(err) {
+			t.Fatalf("enqueue: %v", err)
+		}
+		must(t, b.Abandon(t.Context(), r))
+		if n := direct.rdb.ZCard(t.Context(), b.keys(key).queue).Val(); n != 0 {
+			t.Fatalf("%d in the queue", n)
+		}
+		// release, after which a successor takes it
+		px.next(releaseScript, drop)
+		if err := g.Release(t.Context()); !isUncertain(err) {
+			t.Fatalf("release: %v", err)
+		}
+		g2 := take(t, direct, request(key))
+		if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+			t.Fatalf("release again: %v", err)
+		}
+		must(t, g2.Renew(t.Context(), time.Minute))
+		must(t, g2.Release(t.Context()))
+		// a request that never arrived
+		px.next(acquireScript, never)
+		if _, err := b.TryAcquire(t.Context(), request(key)); !isUncertain(err) {
+			t.Fatalf("acquire: %v", err)
+		}
+	}
+}
+
+// A waiter rides out what a holder survives.
+func TestServerRestart(t *testing.T) {
+	port := freePort()
+	addr, stop, err := start(port)
+	if err != nil {
+		missing(t, err)
+	}
+	defer func() { stop() }()
+	b := openURL(t, "redis://"+addr)
+	g := take(t, b, request("k"))
+	ch := queue(t, t.Context(), b, request("k"))
+	stop()
+	_, err = b.TryAcquire(t.Context(), request("other"))
+	if err == nil || (!isUncertain(err) && !strings.Contains(err.Error(), addr)) {
+		t.Errorf("while it is down: %v", err)
+	}
+	eventually(t, "dial errors", func() bool {
+		_, err := b.TryAcquire(t.Context(), request("other"))
+		return err != nil && !isUncertain(err) && strings.Contains(err.Error(), addr)
+	})
+	_, err = b.Acquire(t.Context(), request("other"))
+	if err == nil || isUncertain(err) {
+		t.Errorf("not yet in the queue: %v", err)
+	}
+	_, stop, err = start(port)
+	must(t, err)
+	g2 := get(t, ch) // the restart forgot the lock
+	if g2.Token() <= g.Token() {
+		t.Errorf("token %d after %d", g2.Token(), g.Token())
+	}
+	if err := g.Renew(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal: %v", err)
+	}
+	must(t, g2.Release(t.Context()))
+
+	// no longer than its TTL
+	take(t, b, request("k"))
+	r := request("k")
+	r.TTL = 300 * time.Millisecond
+	ch = queue(t, t.Context(), b, r)
+	stop()
+	start := time.Now()
+	if a := <-ch; !isUncertain(a.err) || time.Since(start) > 3*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), a.err)
+	}
+}
+
+// A server that hangs holds nobody up longer than the context.
+func TestHungServer(t *testing.T) {
+	px := newProxy(t, server(t))
+	b := openURL(t, "redis://"+px.addr+"?prefix="+newPrefix())
+	g := take(t, b, request("k"))
+	release := make(chan bool)
+	px.set(func([]byte) action { <-release; return pass })
+	defer close(release)
+	for _, f := range []func(context.Context) error{
+		func(ctx context.Context) error { _, err := b.TryAcquire(ctx, request("k")); return err },
+		func(ctx context.Context) error { _, err := b.Acquire(ctx, request("k")); return err },
+		func(ctx context.Context) error { return g.Renew(ctx, time.Second) },
+		func(ctx context.Context) error { return g.Release(ctx) },
+		func(ctx context.Context) error { return b.Abandon(ctx, request("k")) },
+		func(ctx context.Context) error { _, err := b.Inspect(ctx, "k"); return err },
+		func(ctx context.Context) error { return b.List(ctx, func(backend.Info) bool { return true }) },
+		b.Ping,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		start := time.Now()
+		err := f(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	}
+}
+
+func TestClose(t *testing.T) {
+	p := newPrefix()
+	c := client(t, server(t))
+	b, err := New(c, WithPrefix(p))
+	must(t, err)
+	g := take(t, b, request("k"))
+	ch := queue(t, t.Context(), b, request("k"))
+	closeBackend(t, b)
+	if a := <-ch; !errors.Is(a.err, backend.ErrClosed) {
+		t.Errorf("waiting: %v", a.err)
+	}
+	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("release: %v", err)
+	}
+	closeBackend(t, b)
+	must(t, c.Ping(t.Context()).Err()) // still the caller's
+	eventually(t, "the subscription is gone", func() bool {
+		return c.PubSubNumSub(t.Context(), b.processChannel()).Val()[b.processChannel()] == 0
+	})
+}

@@ -1,0 +1,182 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+func TestAcquireRelease(t *testing.T) {
+	p := newPrefix()
+	b, b2, c := newBackend(t, p), newBackend(t, p), client(t, server(t))
+	req := request("k")
+	before := time.Now()
+	g := take(t, b, req)
+	if v := c.Get(t.Context(), p+":k").Val(); v != b.party(req.Owner)+" test k" {
+		t.Errorf("value %q", v)
+	}
+	if left := c.PTTL(t.Context(), p+":k").Val(); left <= 9*time.Second || left > 10*time.Second {
+		t.Errorf("left %v", left)
+	}
+	if u := g.Until(); u.Before(before.Add(10*time.Second)) || u.After(time.Now().Add(10*time.Second)) {
+		t.Errorf("until in %v", time.Until(u))
+	}
+	again := take(t, b, req) // idempotent
+	if again.Token() != g.Token() || g.Token() == 0 {
+		t.Errorf("tokens %d, %d", g.Token(), again.Token())
+	}
+	_, err := b2.TryAcquire(t.Context(), request("k"))
+	var le *backend.LockedError
+	if !errors.As(err, &le) || le.Holder.Owner != req.Owner || le.Holder.Metadata != "test k" || le.Holder.Token != g.Token() || le.Holder.Foreign || le.Holder.Left <= 0 {
+		t.Fatalf("refusal: %v", err)
+	}
+	must(t, g.Renew(t.Context(), 20*time.Second))
+	if left := c.PTTL(t.Context(), p+":k").Val(); left <= 19*time.Second {
+		t.Errorf("left after renewal %v", left)
+	}
+	if time.Until(g.Until()) < 19*time.Second {
+		t.Errorf("Until was not moved")
+	}
+	must(t, g.Release(t.Context()))
+	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("second release: %v", err)
+	}
+	if err := g.Renew(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal after release: %v", err)
+	}
+	g2 := take(t, b2, request("k"))
+	if g2.Token() <= g.Token() {
+		t.Errorf("token %d after %d", g2.Token(), g.Token())
+	}
+	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release of a successor's: %v", err)
+	}
+	must(t, g2.Release(t.Context()))
+	if n := c.Exists(t.Context(), p+":k", "{"+p+":k}:q").Val(); n != 0 {
+		t.Errorf("%d keys left", n)
+	}
+}
+
+func TestHandOff(t *testing.T) {
+	p := newPrefix()
+	b, b2 := newBackend(t, p), newBackend(t, p)
+	g := take(t, b, request("k"))
+	waits := 0
+	req := request("k")
+	req.OnWait = func(e *backend.LockedError) { waits++ }
+	ch := queue(t, t.Context(), b2, req)
+	must(t, g.Release(t.Context()))
+	g2 := get(t, ch)
+	if g2.Token() <= g.Token() {
+		t.Errorf("token %d after %d", g2.Token(), g.Token())
+	}
+	if left := time.Until(g2.Until()); left > claim || left < claim*2/3 {
+		t.Errorf("a pushed grant lasts %v", left)
+	}
+	if waits != 1 {
+		t.Errorf("OnWait called %d times", waits)
+	}
+	must(t, g2.Renew(t.Context(), req.TTL))
+	if left := time.Until(g2.Until()); left < 9*time.Second {
+		t.Errorf("renewed for %v", left)
+	}
+	must(t, g2.Release(t.Context()))
+}
+
+func TestExpiryWithoutRelease(t *testing.T) {
+	p := newPrefix()
+	b, b2 := newBackend(t, p), newBackend(t, p)
+	req := request("k")
+	req.TTL = 300 * time.Millisecond
+	g := take(t, b, req)
+	ch := queue(t, t.Context(), b2, request("k"))
+	g2 := get(t, ch)
+	if late := time.Since(g.Until()); late > 200*time.Millisecond || late < 0 {
+		t.Errorf("granted %v after the expiry", late)
+	}
+	if err := g.Renew(t.Context(), req.TTL); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal: %v", err)
+	}
+	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release: %v", err)
+	}
+	must(t, g2.Release(t.Context()))
+}
+
+func TestBreak(t *testing.T) {
+	p := newPrefix()
+	b, b2 := newBackend(t, p), newBackend(t, p)
+	if h, err := b.Break(t.Context(), "k"); h != nil || err != nil {
+		t.Fatal(h, err)
+	}
+	lost := make(chan error, 1)
+	req := request("k")
+	req.OnLost = func(err error) { lost <- err }
+	g := take(t, b, req)
+	ch := queue(t, t.Context(), b, request("k"))
+	h, err := b2.Break(t.Context(), "k")
+	must(t, err)
+	if h == nil || h.Owner != req.Owner || h.Token != g.Token() || h.Left <= 0 {
+		t.Errorf("broken: %+v", h)
+	}
+	select {
+	case err := <-lost:
+		if !errors.Is(err, backend.ErrLost) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the holder was not told")
+	}
+	g2 := get(t, ch)
+	if g2.Token() <= g.Token() {
+		t.Error("the token did not rise")
+	}
+	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release: %v", err)
+	}
+	must(t, g2.Release(t.Context()))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.attempts) != 0 {
+		t.Errorf("%d attempts remembered", len(b.attempts))
+	}
+}
+
+// Tokens and places in the queue are times, from which Inspect tells ages; a ticket
+// that is ahead of the clock tells nothing.
+func TestAges(t *testing.T) {
+	p := newPrefix()
+	b := newBackend(t, p)
+	k := b.keys("k")
+	begun := time.Now()
+	g := take(t, b, request("k"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ch := queue(t, ctx, b, request("k"))
+	inspect := func() (holder, waiter time.Duration) {
+		in, err := b.Inspect(t.Context(), "k")
+		must(t, err)
+		return in.Holder.Age, in.Waiters[0].Age
+	}
+	h1, w1 := inspect()
+	time.Sleep(2 * time.Millisecond) // the age itself, not a synchronisation
+	h2, w2 := inspect()
+	if most := time.Since(begun) + time.Second; h1 <= 0 || w1 <= 0 || w1 > h1 || h2-h1 < 2*time.Millisecond || w2-w1 < 2*time.Millisecond || h2 > most {
+		t.Errorf("ages of holder and waiter: %v and %v, then %v and %v", h1, w1, h2, w2)
+	}
+	future := time.Now().Add(time.Hour).UnixMicro()
+	must(t, b.rdb.Set(t.Context(), k.fence, future, 0).Err())
+	m := b.rdb.ZRange(t.Context(), k.queue, 0, 0).Val()[0]
+	must(t, b.rdb.ZAdd(t.Context(), k.queue, redis.Z{Score: float64(future), Member: m}).Err())
+	if h, w := inspect(); h != 0 || w != 0 {
+		t.Errorf("ages by tickets of the future: %v and %v", h, w)
+	}
+	cancel()
+	<-ch
+	must(t, b.rdb.Del(t.Context(), k.queue).Err())
+	must(t, g.Release(t.Context()))
+}
