@@ -1,0 +1,123 @@
+package zklock
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+func TestEscape(t *testing.T) {
+	for name, want := range map[string]string{
+		"orders": "orders", "a/b": "a%2Fb", ".": "%2E", "..": "%2E.", "a.b": "a.b", "...": "%2E..", "a b": "a%20b", "50%": "50%25",
+		"%2F": "%252F", "é": "%C3%A9", "\x00": "%00", "\x7f": "%7F", "zookeeper": "zookeeper", "a\\b": "a\\b",
+	} {
+		if got := escape(name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+		if got, ok := unescape(want); !ok || got != name {
+			t.Errorf("%q: got %q back, %v", name, got, ok)
+		}
+	}
+	for _, node := range []string{"", "%", "%2", "%2f", "%41", "a%", "a/b", "%zz", ".", "é", strings.Repeat("a", backend.MaxName+1)} {
+		if name, ok := unescape(node); ok {
+			t.Errorf("%q is no lock's node, got %q", node, name)
+		}
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	for _, s := range []string{"a", "a/b", ".", "%2F", "\xff", "é"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if name == "" || len(name) > backend.MaxName {
+			return
+		}
+		node := escape(name)
+		if got, ok := unescape(node); !ok || got != name {
+			t.Fatalf("%q is %q and back %q, %v", name, node, got, ok)
+		}
+		if strings.ContainsAny(node, "/\x00") || node == "." || node == ".." {
+			t.Fatalf("%q is %q", name, node)
+		}
+	})
+}
+
+func TestQueueOverTheWrapOfTheSequence(t *testing.T) {
+	owner := func(c string) string { return strings.Repeat(c, ownerLen) + "-" }
+	// as the server writes them: ten characters at least, of an int32
+	first, second, third, fourth := owner("d")+"2147483646", owner("c")+"2147483647", owner("b")+"-2147483648", owner("a")+"-2147483647"
+	foreign := []string{
+		"lock-0000000001", owner("e"), owner("e") + "1", owner("e") + "00000000xx", owner("E") + "0000000001", owner("e") + "2147483648",
+		owner("e") + "+000000001", "_c_" + owner("e") + "0000000001", strings.Repeat("e", ownerLen) + "0000000001",
+	}
+	q := queue(append([]string{third, first, fourth, second}, foreign...))
+	var got []string
+	for _, c := range q {
+		got = append(got, c.node)
+	}
+	if want := []string{first, second, third, fourth}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for _, c := range []struct{ a, b int32 }{{0, 1}, {-1, 0}, {math.MaxInt32, math.MinInt32}, {math.MaxInt32 - 5, math.MinInt32 + 5}, {1 << 30, math.MaxInt32}} {
+		if compareSeq(c.a, c.b) >= 0 || compareSeq(c.b, c.a) <= 0 || compareSeq(c.a, c.a) != 0 {
+			t.Errorf("%d is not before %d", c.a, c.b)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	parseURL := func(s string) (*Backend, error) {
+		u, err := backend.ParseURL(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parse(u)
+	}
+	b, err := parseURL("zk://me:pa%40ss@h1,h2:2182,[::1]/app/locks?prefix=p&auth=digest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(b.addrs, " "); got != "h1:2181 h2:2182 [::1]:2181" {
+		t.Errorf("addresses %q", got)
+	}
+	if b.base != "/app/locks/p" || b.node("a/b") != "/app/locks/p/a%2Fb" || string(b.auth) != "me:pa@ss" || b.opt.acl[0].Scheme != "auth" {
+		t.Errorf("got %+v", b)
+	}
+	for url, want := range map[string]string{
+		"zk:///x":                         "URL hosts",
+		"zk://h?prefix=a/b":               "prefix",
+		"zk://h?prefix=":                  "prefix",
+		"zk://h?prefix=.":                 "prefix",
+		"zk://h//x":                       "chroot",
+		"zk://h/a/../b":                   "chroot",
+		"zk://h?auth=digest":              "needs user:password@",
+		"zk://secret@h":                   "user:password@",
+		"zk://h?auth=kerberos":            "auth",
+		"zk://h?tls_ca=x":                 "need tls=true",
+		"zk://h?tls=true&tls_ca=/nowhere": "tls_ca",
+		"zk://h?tls=true&tls_cert=x":      "need each other",
+		"zk://h?dial_timeout=0":           "dial_timeout",
+	} {
+		if _, err := parseURL(url); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want %s", url, err, want)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for err, uncertain := range map[error]bool{
+		zk.ErrConnectionClosed: true, zk.ErrClosing: true, errors.New("write: broken pipe"): true, zk.ErrSessionExpired: true,
+		zk.ErrNoNode: false, zk.ErrNoAuth: false, zk.ErrNodeExists: false, errors.New("unknown error: -127"): false, errSessionOver: false,
+	} {
+		if got := changed(err, "/x"); isUncertain(got) != uncertain || !errors.Is(got, err) && err != errSessionOver {
+			t.Errorf("%v: got %v", err, got)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package zklock
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fakeServer speaks as much of the protocol as a session needs: it resumes every
+// session, knows each node that is read, and denies that any other exists.
+type fakeServer struct {
+	listener net.Listener
+	each     int // requests that a connection serves, 0 for no bound
+	// handle, if there is one, answers a request, or leaves it
+	handle   func(op int32, req []byte) (body []byte, code int32, done bool)
+	mute     atomic.Bool
+	zxid     atomic.Int64
+	hellos   atomic.Int64
+	renewals atomic.Int64 // requests to set watches anew
+	blind    atomic.Int64 // of those, and of resumed connections, which did not say what had been seen
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func newFakeServer(t *testing.T, each int) *fakeServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeServer{listener: l, each: each}
+	f.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f.mu.Lock()
+			f.conns = append(f.conns, c)
+			f.mu.Unlock()
+			f.wg.Go(func() {
+				defer c.Close()
+				_ = f.serve(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		f.mu.Lock()
+		for _, c := range f.conns {
+			_ = c.Close()
+		}
+		f.mu.Unlock()
+		f.wg.Wait()
+	})
+	return f
+}
+
+func readFrame(c net.Conn) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(c, size[:]); err != nil {
+		return nil, err
+	}
+	p := make([]byte, min(binary.BigEndian.Uint32(size[:]), 1<<16))
+	_, err := io.ReadFull(c, p)
+	return p, err
+}
+
+func (f *fakeServer) say(c net.Conn, p []byte) error {
+	if f.mute.Load() {
+		return nil
+	}
+	_, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(p))), p...))
+	return err
+}
+
+func (f *fakeServer) serve(c net.Conn) error {
+	hello, err := readFrame(c)
+	if err != nil {
+		return err
+	}
+	if f.hellos.Add(1) > 1 && binary.BigEndian.Uint64(hello[4:]) == 0 {
+		f.blind.Add(1)
+	}
+	p := append(make([]byte, 4), hello[12:16]...) // the timeout that was asked for
+	p = binary.BigEndian.AppendUint64(p, 7)
+	p = binary.BigEndian.AppendUint32(p, 16)
+	if err := f.say(c, append(p, make([]byte, 16)...)); err != nil {
+		return err
+	}
+	for n := 0; f.each == 0 || n < f.each; n++ {
+		req, err := readFrame(c)
+		if err != nil {
+			return err
+		}
+		const exists, get, ping, farewell, noNode = 3, 4, 11, -11, -101
+		zxid, code, body := f.zxid.Add(1), int32(0), []byte(nil)
+		op := int32(binary.BigEndian.Uint32(req[4:]))
+		switch op {
+		case exists:
+			code = noNode
+		case get:
+			body = make([]byte, 4+68) // no data, and a stat
+		case setWatches:
+			f.renewals.Add(1)
+			if binary.BigEndian.Uint64(req[8:]) == 0 {
+				f.blind.Add(1)
+			}
+		case ping:
+			n--
+		}
+		if f.handle != nil {
+			if b, c, done := f.handle(op, req[8:]); done {
+				body, code = b, c
+			}
+		}
+		p := append([]byte(nil), req[:4]...)
+		p = binary.BigEndian.AppendUint64(p, uint64(zxid))
+		p = binary.BigEndian.AppendUint32(p, uint32(code))
+		if err := f.say(c, append(p, body...)); err != nil {
+			return err
+		}
+		if op == farewell {
+			return nil
+		}
+	}
+	return errors.New("enough")
+}
+
+// newTestSession is connected to a server. It ends with the test.
+func newTestSession(t *testing.T, f *fakeServer, ttl time.Duration) *session {
+	t.Helper()
+	b := newBackend(defaults())
+	b.own, b.addrs, b.dial, b.dialTimeout = true, []string{f.listener.Addr().String()}, dialTCP(nil), 10*time.Second
+	s := b.newSession(ttl)
+	b.closing.Add(1)
+	if err := s.connect(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.finish(errRetired)
+		b.closing.Wait()
+	})
+	if err := s.greet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
