@@ -1,0 +1,62 @@
+package etcdlock
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFoldersAreApart(t *testing.T) {
+	parts := []string{"a", "a/", "/a", "a/b", "a%2Fb", "%", "%x", "%X", "%25", "b", "a b", "\x00", "\x7f", "é", "\xff", ".", "..", "-", strings.Repeat("/", 1024)}
+	seen := map[string]string{}
+	for _, p := range parts {
+		for _, n := range parts {
+			f := Folder(p, n)
+			if other, dup := seen[f]; dup {
+				t.Errorf("%q and %q are both %q", other, p+"|"+n, f)
+			}
+			seen[f] = p + "|" + n
+			if name, rest, ok := splitKey(escape(p)+"/", f+"x"); !ok || name != n || rest != "x" {
+				t.Errorf("splitKey of %q: %q, %q, %v", f+"x", name, rest, ok)
+			}
+		}
+	}
+	for f := range seen {
+		for g := range seen {
+			if f != g && strings.HasPrefix(f, g) {
+				t.Errorf("%q lies in %q", f, g)
+			}
+		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	owner := strings.Repeat("0f", 16)
+	p := place(0x694d, owner)
+	if lease, o, ok := parsePlace(p); !ok || o != owner || lease != "000000000000694d" {
+		t.Errorf("%q: %q, %q, %v", p, lease, o, ok)
+	}
+	for _, s := range []string{"", "694d", p + "0", p[1:], strings.ToUpper(p), strings.Replace(p, "-", "_", 1)} {
+		if _, _, ok := parsePlace(s); ok {
+			t.Errorf("%q was taken for ours", s)
+		}
+	}
+	if _, _, ok := splitKey("lock/", "lock/"+tombstones+"/"+p); ok {
+		t.Error("a tombstone was taken for a lock")
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	f.Add("a/b%", "a%2Fb%25")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		ea := escape(a)
+		if back, ok := unescape(ea); !ok || back != a {
+			t.Fatalf("%q: %q back to %q, %v", a, ea, back, ok)
+		}
+		if (a == b) != (ea == escape(b)) || strings.Contains(ea, "/") || ea == tombstones {
+			t.Fatalf("%q and %q: %q", a, b, ea)
+		}
+		if raw, ok := unescape(a); ok && escape(raw) != a {
+			t.Fatalf("%q: accepted as %q", a, raw)
+		}
+	})
+}

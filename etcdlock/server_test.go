@@ -1,0 +1,214 @@
+package etcdlock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// shared is the server of all tests that do not disturb it.
+var shared struct {
+	once sync.Once
+	addr string
+	stop func()
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.stop != nil {
+		shared.stop()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// server returns the address of the shared server: LOCK_TEST_ETCD_ADDR, or one
+// started from the PATH or from .bin.
+func server(t testing.TB) string {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.addr = os.Getenv("LOCK_TEST_ETCD_ADDR"); shared.addr == "" {
+			shared.addr, shared.stop, shared.err = start()
+		}
+	})
+	if shared.err != nil {
+		missing(t, shared.err)
+	}
+	return shared.addr
+}
+
+func missing(t testing.TB, err error) {
+	t.Helper()
+	for want := range strings.SplitSeq(os.Getenv("LOCK_TEST_REQUIRE"), ",") {
+		if want = strings.TrimSpace(want); want == "all" || want == "etcd" {
+			t.Fatalf("no etcd server: %v", err)
+		}
+	}
+	t.Skipf("no etcd server: %v (hack/setup.sh provides it, or set LOCK_TEST_ETCD_ADDR)", err)
+}
+
+// privately starts a server for one test.
+func privately(t *testing.T, args ...string) string {
+	t.Helper()
+	addr, stop, err := start(args...)
+	if err != nil {
+		missing(t, err)
+	}
+	t.Cleanup(stop)
+	return addr
+}
+
+func start(args ...string) (addr string, stop func(), err error) {
+	path, err := exec.LookPath("etcd")
+	if err != nil {
+		if path, err = exec.LookPath(filepath.Join("..", ".bin", "etcd")); err != nil {
+			return "", nil, err
+		}
+	}
+	dir, err := os.MkdirTemp("", "etcdlock")
+	if err != nil {
+		return "", nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	addr = l.Addr().String()
+	_ = l.Close()
+	cmd := exec.Command(path, append([]string{
+		"--listen-client-urls", "http://" + addr, "--advertise-client-urls", "http://" + addr, "--listen-peer-urls", "http://127.0.0.1:0",
+		"--data-dir", dir, "--unsafe-no-fsync", "--log-level", "error",
+	}, args...)...)
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		res, err := http.Get("http://" + addr + "/health")
+		if err == nil {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return addr, stop, nil
+			}
+		}
+		if time.Now().After(end) {
+			stop()
+			return "", nil, fmt.Errorf("etcd did not serve within 30 s: %v", err)
+		}
+	}
+}
+
+func client(t testing.TB, addr string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// newBackend makes a backend with a prefix of the test's own.
+func newBackend(t testing.TB, addr string, opts ...Option) *Backend {
+	t.Helper()
+	b, err := New(client(t, addr), append([]Option{WithPrefix(t.Name())}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return b
+}
+
+func request(key string, ttl time.Duration) backend.Request {
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	return backend.Request{Key: key, Owner: hex.EncodeToString(id[:]), TTL: ttl, Metadata: "test"}
+}
+
+func try(t testing.TB, b *Backend, req backend.Request) *grant {
+	t.Helper()
+	g, err := b.TryAcquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.(*grant)
+}
+
+// outcome of an Acquire that runs in a goroutine of its own.
+type outcome struct {
+	g   backend.Grant
+	err error
+}
+
+// waiting starts an Acquire and returns when it waits.
+func waiting(t testing.TB, ctx context.Context, b *Backend, req backend.Request) <-chan outcome {
+	t.Helper()
+	waits, out := make(chan struct{}, 1), make(chan outcome, 1)
+	req.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
+	go func() {
+		g, err := b.Acquire(ctx, req)
+		out <- outcome{g, err}
+	}()
+	select {
+	case <-waits:
+	case o := <-out:
+		t.Fatalf("want it to wait: %v, %v", o.g, o.err)
+	case <-time.After(soon):
+		t.Fatal("did not begin to wait")
+	}
+	return out
+}
+
+const soon = 20 * time.Second
+
+func granted(t testing.TB, out <-chan outcome) backend.Grant {
+	t.Helper()
+	select {
+	case o := <-out:
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		return o.g
+	case <-time.After(soon):
+		t.Fatal("not granted")
+	}
+	return nil
+}
+
+func release(t testing.TB, g backend.Grant) {
+	t.Helper()
+	if err := g.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
