@@ -1,0 +1,100 @@
+package mysqllock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+func TestTableNames(t *testing.T) {
+	for in, want := range map[string]string{
+		"interlock": "`interlock`", "app.locks": "`app`.`locks`", "a-b.c$_1": "`a-b`.`c$_1`",
+	} {
+		table, err := parseTable(in)
+		if err != nil || table.quoted() != want || table.String() != in {
+			t.Errorf("%q: got %s, %v", in, table.quoted(), err)
+		}
+	}
+	for _, in := range []string{"", ".", "a.", ".a", "a.b.c", "a`b", "a b", "a;b", "ü", strings.Repeat("x", 65)} {
+		if _, err := parseTable(in); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%q: want ErrInvalid, got %v", in, err)
+		}
+		if s, err := Schema(in); err == nil {
+			t.Errorf("Schema(%q): want an error, got %s", in, s)
+		}
+	}
+}
+
+func TestQueueEntries(t *testing.T) {
+	var queue string
+	var want []backend.Party
+	for i, meta := range []string{"", "plain", "a;b,c%d;", "%3B", ";ünï", strings.Repeat(";", backend.MaxMetadata)} {
+		p := backend.Party{Owner: strings.Repeat(string(rune('a'+i)), 32), Metadata: meta}
+		head, rest := entry(backend.Request{Owner: p.Owner, TTL: time.Duration(i) * time.Hour, Metadata: meta})
+		p.Age = time.Duration(i) * time.Second
+		e := head + fmt.Sprintf("%016d", 1763000000000000-p.Age.Microseconds()) + rest
+		if strings.Count(e, ";") != 1 || e[entryOwner-1:entryOwner-1+ownerLen] != p.Owner || len(e) < entryMeta-1 {
+			t.Errorf("entry %q", e)
+		}
+		queue += e
+		want = append(want, p)
+	}
+	got := parties(queue, 1763000000000000)
+	if len(got) != len(want) {
+		t.Fatalf("want %d parties, got %+v", len(want), got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("party %d: want %+v, got %+v", i, want[i], got[i])
+		}
+	}
+	if len(parties("", 0)) != 0 {
+		t.Error("an empty queue has parties")
+	}
+}
+
+func TestParse(t *testing.T) {
+	for in, want := range map[string]string{
+		"mysql://u:s3cret@h/db":                  "",
+		"mariadb://u:s3cret@[::1]:3307/db":       "",
+		"mysql://h/?table=a.b":                   "",
+		"mysql://h/db?tls=true&tls_ca=/nowhere":  "tls_ca",
+		"mysql://h/db?tls_ca=x":                  "need tls=true",
+		"mysql://h/db?tls=true&tls_cert=x":       "need each other",
+		"mysql://u:s3cret@h1,h2/db":              "one host",
+		"mysql://u:s3cret@h":                     "database",
+		"mysql://u:s3cret@h/db?prefix=a:b":       "prefix",
+		"mysql://u:s3cret@h/db?timeout=1ms":      "timeout",
+		"mysql://u:s3cret@h/db?table=%60":        "table",
+		"mysql://u:s3cret@h/db?pool_size=0":      "pool_size",
+		"mysql://u:s3cret@h/db?passwort=s3cret2": "passwort",
+	} {
+		u, err := backend.ParseURL(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = parse(u)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: want an error with %q, got %v", in, want, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error shows a secret: %v", in, err)
+		}
+	}
+}
+
+// Whatever a name holds, it is a literal of hex digits in the statement.
+func TestNothingOfTheCallersIsText(t *testing.T) {
+	b := &Backend{table: table{name: "t"}, opt: defaults(), bell: &bell{}}
+	evil := "'; DROP TABLE x; --`\\\x00"
+	req := backend.Request{Key: evil, Owner: strings.Repeat("0", 32), Metadata: evil, TTL: time.Second}
+	for _, q := range []string{b.acquire(req, true), b.look(req, true), b.image(evil), b.keep(evil, evil, time.Second), b.abandon(req, true), b.abandon(req, false), b.release(evil, evil, true), b.release(evil, evil, false), b.renew(evil, evil, time.Second)} {
+		if strings.Contains(q, "DROP") || strings.ContainsAny(q, "\\\x00") {
+			t.Errorf("the caller's text stands in %s", q)
+		}
+	}
+}

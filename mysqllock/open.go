@@ -1,0 +1,129 @@
+package mysqllock
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/tlsurl"
+)
+
+func init() {
+	for _, scheme := range []string{"mysql", "mariadb"} {
+		backend.Register(scheme, Open)
+	}
+}
+
+// DefaultPool is how many connections a backend opened by URL uses at most.
+const DefaultPool = 10
+
+// settings are what a URL says.
+type settings struct {
+	options
+	addr, database, user, password string
+	dial                           time.Duration
+	pool                           int
+	tls                            *tls.Config
+}
+
+// Open opens a backend from a URL; see the package's documentation for its form.
+func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
+	s, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(s.config())
+	if err != nil {
+		return nil, fmt.Errorf("%s at %s: %w", u.Scheme, s.addr, err)
+	}
+	db := sql.OpenDB(connector)
+	anchors, watches := bellSize(s.bell)
+	db.SetMaxOpenConns(s.pool + anchors + watches)
+	db.SetMaxIdleConns(s.pool + anchors + watches)
+	db.SetConnMaxIdleTime(time.Minute) // long before any server ends it
+	ctx, cancel := context.WithTimeout(ctx, s.dial+s.timeout)
+	defer cancel()
+	b, err := open(ctx, db, s.options, " to "+s.addr, true)
+	if err != nil {
+		_ = db.Close() // err is the one that matters
+		return nil, fmt.Errorf("%s at %s: %w", u.Scheme, s.addr, err)
+	}
+	return b, nil
+}
+
+func parse(u *backend.URL) (settings, error) {
+	p := u.Params
+	s := settings{options: defaults()}
+	s.table = p.String("table", DefaultTable)
+	s.prefix = p.String("prefix", DefaultPrefix)
+	s.create = p.Bool("create", true)
+	s.pool = p.Int("pool_size", DefaultPool, 1, 100000)
+	s.dial = p.Duration("dial_timeout", 3*time.Second)
+	s.timeout = p.Duration("timeout", s.timeout)
+	s.bell = p.Int("bell_size", DefaultBell, 1, maxBell)
+	if p.Enum("bell", "auto", "auto", "off") == "off" {
+		s.bell = 0
+	}
+	secure := p.Enum("tls", "false", "false", "true", "skip-verify")
+	files := tlsurl.Read(p)
+	if err := p.Err(); err != nil {
+		return s, err
+	}
+	if err := checkPrefix(s.prefix); err != nil {
+		return s, err
+	}
+	if _, err := parseTable(s.table); err != nil {
+		return s, err
+	}
+	if err := WithTimeout(s.timeout)(&s.options); err != nil {
+		return s, err
+	}
+	if len(u.Hosts) != 1 {
+		return s, backend.Invalid("URL hosts", strings.Join(u.Hosts, ","), u.Scheme+"://[user[:password]@]host[:port]/database with one host")
+	}
+	s.addr = u.Hosts[0]
+	if _, _, err := net.SplitHostPort(s.addr); err != nil {
+		s.addr = net.JoinHostPort(strings.Trim(s.addr, "[]"), "3306")
+	}
+	s.database = strings.TrimPrefix(u.Path, "/")
+	if s.database == "" && !strings.Contains(s.table, ".") {
+		return s, backend.Invalid("URL path", u.Path, "the name of a database, or table=database.table")
+	}
+	if u.User != nil {
+		s.user = u.User.Username()
+		s.password, _ = u.User.Password()
+	}
+	var err error
+	s.tls, err = files.Config(secure != "false", "tls=true")
+	if s.tls != nil {
+		s.tls.InsecureSkipVerify = secure == "skip-verify" // asked for by name
+	}
+	return s, err
+}
+
+// config makes connections whose session does not depend on the server's
+// defaults.
+func (s *settings) config() *mysql.Config {
+	c := mysql.NewConfig()
+	c.Net, c.Addr, c.DBName, c.User, c.Passwd = "tcp", s.addr, s.database, s.user, s.password
+	c.Timeout, c.TLS = s.dial, s.tls
+	c.MultiStatements = true // of literals only: nothing of the caller's is ever part of the text
+	c.Logger = &mysql.NopLogger{}
+	c.Params = map[string]string{
+		"autocommit": "1",
+		"sql_mode":   "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+		// a lock's row is locked for a moment only; whoever keeps it longer is a transaction with Guard
+		"innodb_lock_wait_timeout": fmt.Sprint(max(1, int(s.timeout/time.Second)-1)),
+	}
+	// without a statement a dead connection is noticed by the kernel only
+	d := &net.Dialer{Timeout: s.dial, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	c.DialFunc = d.DialContext
+	return c
+}
