@@ -1,0 +1,73 @@
+package pglock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+func parseURL(t *testing.T, s string) (string, options, error) {
+	t.Helper()
+	u, err := backend.ParseURL(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, o, err := parse(u)
+	if err != nil {
+		return "", o, err
+	}
+	c := cfg.ConnConfig
+	return strings.Join([]string{c.User, c.Password, c.Host, c.Database}, " "), o, nil
+}
+
+func TestURL(t *testing.T) {
+	got, o, err := parseURL(t, "postgres://me:p%40ss@h1:1,h2:2/db?sslmode=disable&table=a.b&prefix=x&timeout=2s&listen=false&create=false")
+	if err != nil || got != "me p@ss h1 db" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if o.table != "a.b" || o.prefix != "x" || o.timeout != 2*time.Second || o.listen || o.create {
+		t.Errorf("got %+v", o)
+	}
+	for url, want := range map[string]string{
+		"postgres://u:secret@h/db?sslmode=on":                                    "verify-full",
+		"postgres://u:secret@h/db?table=a.b.c":                                   "schema.table",
+		"postgres://u:secret@h/db?table=1a":                                      "digit",
+		"postgres://u:secret@h/db?prefix=a:b":                                    "prefix",
+		"postgres://u:secret@h/a/b":                                              "database",
+		"postgres://u:secret@h:99999/db":                                         "port",
+		"postgres://u:secret@h/db?sslmode=verify-full&sslrootcert=/nosuch/secre": "/nosuch/secre",
+	} {
+		_, _, err := parseURL(t, url)
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: want ErrInvalid that says %q and no password, got %v", url, want, err)
+		}
+	}
+}
+
+func TestStatementsAreWhole(t *testing.T) {
+	s, err := newStatements("My.Table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := Schema("My.Table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{s.acquire, s.release, s.abandon, s.breakLock, s.renew, s.inspect, s.guard, s.sweepOld, schema} {
+		if rest := strings.ReplaceAll(text, "'{}'", ""); strings.ContainsAny(rest, "{}") || !strings.Contains(text, `"My"."Table"`) {
+			t.Errorf("not expanded:\n%s", text)
+		}
+	}
+}
+
+func TestMetadataFitsAnyEncoding(t *testing.T) {
+	for _, s := range []string{"", "host 12", "ü%41 日本 %", "%"} {
+		e := escape(s)
+		if unescape(e) != s || strings.ContainsFunc(e, func(r rune) bool { return r > '~' }) {
+			t.Errorf("%q becomes %q and %q", s, e, unescape(e))
+		}
+	}
+}

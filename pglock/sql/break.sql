@@ -1,0 +1,13 @@
+-- $1 name
+WITH old AS (
+	SELECT token, owner, process, metadata, expires FROM {table}
+	WHERE name = $1 AND owner IS NOT NULL AND expires > {now} FOR UPDATE
+), did AS (
+	UPDATE {table} l SET {hand over} FROM old WHERE l.name = $1
+	RETURNING l.token, l.owner, l.process, l.expires, l.queue[1] AS head
+)
+SELECT old.token, old.owner, coalesce(old.metadata, ''), {micros old.expires - {now}},
+	pg_notify('{channel}' || old.process, 'l ' || old.owner)::text,
+	CASE WHEN did.owner IS NOT NULL THEN {tell grant} END::text,
+	CASE WHEN did.owner IS NOT NULL AND head IS NOT NULL THEN {tell head} END::text, {commit false}
+FROM old, did
