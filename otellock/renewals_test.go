@@ -1,0 +1,57 @@
+package otellock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/memlock"
+	"github.com/interlock-go/lock/otellock"
+)
+
+// deaf is a backend that answers no renewal.
+type deaf struct{ backend.Backend }
+
+func (d deaf) TryAcquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
+	g, err := d.Backend.TryAcquire(ctx, r)
+	return deafGrant{g}, err
+}
+
+type deafGrant struct{ backend.Grant }
+
+func (deafGrant) Renew(context.Context, time.Duration) error { return errors.New("connection reset") }
+
+func TestRenewalsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &probe{reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+		o, err := otellock.New(otellock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(p.reader))),
+			otellock.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(p.spans))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := lock.New(deaf{memlock.New()}, lock.WithTTL(time.Minute), lock.WithObserver(o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		l := must(t, c.Mutex("k"))
+		<-l.Done()
+		synctest.Wait()
+		got, s := p.metrics(t), p.span(t, "lock.hold")
+		failures := got["interlock.lock.renewal.failures{backend=mem}"]
+		if failures < 2 || got["interlock.lock.lost{backend=mem}"] != 1 || got["interlock.lock.held{backend=mem}"] != 0 {
+			t.Errorf("metrics: %v", got)
+		}
+		if int64(len(s.Events)) != failures+1 || s.Events[0].Name != "lock.renewal.failed" {
+			t.Errorf("events of the span: %v", s.Events)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package otellock
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/interlock-go/lock"
+)
+
+const (
+	keyWaited = attribute.Key("interlock.lock.waited")
+	keyToken  = attribute.Key("interlock.lock.token")
+)
+
+type traces struct {
+	tracer trace.Tracer
+	holds  sync.Map // by owner: the trace.Span of each lease that is held
+}
+
+func newTraces(p trace.TracerProvider) *traces { return &traces{tracer: p.Tracer(scope)} }
+
+// called records the span of a call of Lock or TryLock, which is over.
+func (t *traces) called(ctx context.Context, e lock.Event, outcome string, now time.Time) trace.Span {
+	_, s := t.tracer.Start(ctx, "lock.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now.Add(-e.Wait)),
+		trace.WithAttributes(keyBackend.String(e.Backend), keyName.String(e.Name), keyOutcome.String(outcome), keyWaited.Bool(e.Waited)))
+	if e.Err != nil && outcome != outcomeLocked { // that one is an answer
+		s.SetStatus(codes.Error, e.Err.Error())
+	}
+	s.End(trace.WithTimestamp(now))
+	return s
+}
+
+// acquired begins the span of a lease.
+func (t *traces) acquired(ctx context.Context, e lock.Event) {
+	now := time.Now()
+	acquisition := t.called(ctx, e, outcomeAcquired, now)
+	_, s := t.tracer.Start(ctx, "lock.hold", trace.WithTimestamp(now),
+		trace.WithLinks(trace.Link{SpanContext: acquisition.SpanContext()}),
+		trace.WithAttributes(keyBackend.String(e.Backend), keyName.String(e.Name)))
+	if !s.IsRecording() {
+		return
+	}
+	if e.Token != 0 && e.Token <= math.MaxInt64 {
+		s.SetAttributes(keyToken.Int64(int64(e.Token)))
+	}
+	t.holds.Store(e.Owner, s)
+}
+
+// renewFailed adds an event to the span of a lease.
+func (t *traces) renewFailed(e lock.Event) {
+	if s, ok := t.holds.Load(e.Owner); ok {
+		s.(trace.Span).AddEvent("lock.renewal.failed", trace.WithAttributes(attribute.String("exception.message", e.Err.Error())))
+	}
+}
+
+// ended ends the span of a lease.
+func (t *traces) ended(e lock.Event, outcome string) {
+	v, ok := t.holds.LoadAndDelete(e.Owner)
+	if !ok {
+		return
+	}
+	s := v.(trace.Span)
+	s.SetAttributes(keyOutcome.String(outcome))
+	if outcome == outcomeLost {
+		s.AddEvent("lock.lost", trace.WithAttributes(attribute.String("exception.message", e.Err.Error())))
+	}
+	if e.Err != nil {
+		s.SetStatus(codes.Error, e.Err.Error())
+	}
+	s.End()
+}
