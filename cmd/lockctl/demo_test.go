@@ -1,0 +1,155 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/interlock-go/lock"
+)
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	all := append([]place{{name: "mem"}, {name: "mem", url: "mem:"}}, places(t)...)
+	for _, p := range all {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"demo", "--workers", "4", "--each", "5"}
+			if p.url != "" {
+				args = append(args, "--url", p.url)
+			}
+			// a demonstration does not touch what others use
+			elsewhere := []string{envURL + "=redis://127.0.0.1:1/0"}
+			code, out, stderr := lockctl(t, elsewhere, append(args, "--json")...)
+			var d demonstration
+			if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 || stderr != "" {
+				t.Fatalf("exit code %d, %v, stdout %q, stderr %q", code, err, out, stderr)
+			}
+			if d.On != p.name || d.Failed || len(d.Counter) != 2 || len(d.Stock) != 2 || d.Fencing == nil {
+				t.Fatal(out)
+			}
+			bare, locked := d.Counter[0], d.Counter[1]
+			if bare.Locked || bare.Made != 20 || bare.Lost != 20-bare.Says || bare.Lost < 3 { // all read the same at first
+				t.Errorf("without a lock: %+v", bare)
+			}
+			locked.Took = 0
+			if want := (counted{Made: 20, Says: 20, Locked: true}); locked != want {
+				t.Errorf("with a lock: %+v", locked)
+			}
+			if want := (sold{Sold: 120, Says: 40, Oversold: 20}); d.Stock[0] != want {
+				t.Errorf("without a lock: %+v", d.Stock[0])
+			}
+			if want := (sold{Sold: 60, Says: 40, Refused: 1, Locked: true}); d.Stock[1] != want {
+				t.Errorf("with a lock: %+v", d.Stock[1])
+			}
+			if w := d.Fencing; w.Stopped == 0 || w.Successor <= w.Stopped || w.Unchecked != w.Stopped || w.Checked != w.Successor || !strings.Contains(w.Refusal, "stale") {
+				t.Errorf("%+v", w)
+			}
+			if p.url != "" && p.url != "mem:" {
+				if code, out, _ := lockctl(t, nil, "list", "--url", p.url); code != 0 || out != "no lock is held\n" {
+					t.Errorf("exit code %d, left behind: %s", code, out)
+				}
+			}
+		})
+	}
+}
+
+func TestDemoText(t *testing.T) {
+	t.Parallel()
+	code, out, stderr := lockctl(t, nil, "demo", "--workers", "2", "--each", "1")
+	for _, s := range []string{
+		"without a lock:     2 increments in ", "the counter says 1: 1 lost\n", "with a lock on mem: 2 increments in ", "the counter says 2: none lost\n",
+		"without a lock:     sold 120, the stock says 40: 20 oversold, none refused\n", "with a lock on mem: sold 60, the stock says 40: none oversold, 1 refused\n",
+		"the write of token 1 stands, though 2 came after it\n", "the write of token 2 stands; the other was refused (fence: stale fencing token 1: 2 has been seen)\n",
+	} {
+		if !strings.Contains(out, s) {
+			t.Errorf("no %q in\n%s", s, out)
+		}
+	}
+	if code != 0 || stderr != "" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// A lock that excludes nobody is noticed in each story, and fails the demonstration.
+func TestDemoNoticesAFailure(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	var clients []*lock.Client
+	var ms []lock.Mutex
+	for range n {
+		c := place{url: "mem:"}.client(t) // a space of its own
+		clients, ms = append(clients, c), append(ms, c.Mutex("x"))
+	}
+	c, err := count(t.Context(), ms, 3, true)
+	if err != nil || !c.Locked || !c.wrong() || c.Lost < n-1 {
+		t.Errorf("%v, %+v", err, c)
+	}
+	s, err := sell(t.Context(), ms[:buyers], true)
+	if err != nil || !s.Locked || !s.wrong() || s.Oversold != 20 {
+		t.Errorf("%v, %+v", err, s)
+	}
+	w, err := wake(t.Context(), clients[0], clients[1], "x")
+	if err != nil || !w.wrong() || w.Refusal != "" {
+		t.Errorf("%v, %+v", err, w)
+	}
+	var d demonstration
+	err = d.tell(t.Context(), io.Discard, &demoFlags{workers: n, each: 3}, func(string) []lock.Mutex { return ms }, clients)
+	if err != nil || !d.Failed || codeOf(d.verdict()) != codeFailed {
+		t.Errorf("%v, %+v", err, d)
+	}
+}
+
+func TestDemoUsage(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"--workers 1":   "invalid --workers 1: want 2 to 64",
+		"--workers 65":  "invalid --workers 65: want 2 to 64",
+		"--each 0":      "invalid --each 0: want 1 to 10000",
+		"--each 10001":  "invalid --each 10001: want 1 to 10000",
+		"--url nope://": "nope",
+		"x":             `unexpected argument "x"`,
+	} {
+		code, out, stderr := lockctl(t, nil, append([]string{"demo"}, strings.Fields(args)...)...)
+		if code != codeUsage || out != "" || !strings.Contains(stderr, says) {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, out, stderr)
+		}
+	}
+}
+
+// A signal ends it, and leaves nothing behind.
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, p := range places(t) {
+		t.Run(p.name, func(t *testing.T) {
+			r := begin(t, nil, "demo", "--url", p.url, "--workers", "32", "--each", "100")
+			r.stdout.contains("without a lock:")
+			awaitDemo(t, p.client(t))
+			r.send(syscall.SIGINT)
+			if code := r.wait(); code != codeSignal+int(syscall.SIGINT) {
+				t.Errorf("exit code %d, stderr %q", code, r.stderr.text())
+			}
+			if code, out, _ := lockctl(t, nil, "list", "--url", p.url); code != 0 || out != "no lock is held\n" {
+				t.Errorf("exit code %d, left behind: %s", code, out)
+			}
+		})
+	}
+}
+
+// awaitDemo waits until a demonstration holds its lock.
+func awaitDemo(t *testing.T, c *lock.Client) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		held, err := heldLocks(t.Context(), c, "lockctl-demo/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(held) > 0 {
+			return
+		}
+	}
+}

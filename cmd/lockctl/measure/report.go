@@ -1,0 +1,151 @@
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// format is the version of the JSON form of a Report.
+const format = 1
+
+// Report is all that a run has measured: enough to repeat it, to draw it, and to
+// compare it with another.
+type Report struct {
+	Format    int            `json:"format"`
+	Started   time.Time      `json:"started"`
+	Version   string         `json:"version"`
+	Command   []string       `json:"command,omitempty"` // without secrets
+	Machine   Machine        `json:"machine"`
+	Delay     time.Duration  `json:"delay_ns"` // injected, each way
+	Targets   []TargetInfo   `json:"targets"`
+	Scenarios []Scenario     `json:"scenarios"`
+	Rounds    int            `json:"rounds"`
+	Runs      []*Measurement `json:"runs"`
+}
+
+// TargetInfo says what was measured.
+type TargetInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+}
+
+// Machine is where it was measured.
+type Machine struct {
+	OS    string `json:"os"`
+	Arch  string `json:"arch"`
+	Cores int    `json:"cores"`
+	CPU   string `json:"cpu,omitempty"`
+	Go    string `json:"go"`
+}
+
+// Plan is a run to make.
+type Plan struct {
+	Targets   []Target
+	Scenarios []Scenario
+	Rounds    int
+	// Progress, if not nil, is called before each measurement.
+	Progress func(done, all int, what string)
+}
+
+// Run measures: round by round, each scenario against all targets in turn.
+func Run(ctx context.Context, p Plan) (*Report, error) {
+	r := &Report{
+		Format: format, Started: time.Now().UTC().Truncate(time.Second), Version: version(), Machine: machine(),
+		Scenarios: p.Scenarios, Rounds: p.Rounds,
+	}
+	for _, t := range p.Targets {
+		r.Targets = append(r.Targets, TargetInfo{Name: t.Name, Version: t.Version})
+	}
+	all := p.Rounds * len(p.Scenarios) * len(p.Targets)
+	for round := range p.Rounds {
+		for _, s := range p.Scenarios {
+			for _, t := range p.Targets {
+				if p.Progress != nil {
+					p.Progress(len(r.Runs), all, fmt.Sprintf("%s, %s", t.Name, s.Name()))
+				}
+				m, err := Measure(ctx, t, s, round)
+				if err != nil {
+					return r, err
+				}
+				r.Runs = append(r.Runs, m)
+			}
+		}
+	}
+	return r, nil
+}
+
+// Read reads a report that was written as JSON.
+func Read(in io.Reader) (*Report, error) {
+	var r Report
+	d := json.NewDecoder(in)
+	if err := d.Decode(&r); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if r.Format != format {
+		return nil, fmt.Errorf("report: format %d: want %d", r.Format, format)
+	}
+	for _, m := range r.Runs {
+		if m == nil || m.Raw == nil || m.Cycle == nil || m.Wait == nil || m.HandOff == nil {
+			return nil, fmt.Errorf("report: a measurement without its times")
+		}
+	}
+	return &r, nil
+}
+
+// Write writes the report as JSON.
+func (r *Report) Write(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// Violations tells of two holders at once and of tokens that did not rise; empty
+// if there were none, as must be.
+func (r *Report) Violations() []string {
+	var out []string
+	for _, m := range r.Runs {
+		if m.Overlaps > 0 || m.Regressions > 0 {
+			out = append(out, fmt.Sprintf("%s, %s, round %d: %d times two holders at once, %d times a fencing token that did not rise",
+				m.Target, m.Scenario, m.Round+1, m.Overlaps, m.Regressions))
+		}
+	}
+	return out
+}
+
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		return b.Main.Version
+	}
+	return "unknown"
+}
+
+func machine() Machine {
+	return Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), CPU: cpuModel(), Go: runtime.Version()}
+}
+
+// runsOf are the rounds of one target and scenario.
+func (r *Report) runsOf(target, scenario string) []*Measurement {
+	var out []*Measurement
+	for _, m := range r.Runs {
+		if m.Target == target && m.Scenario == scenario {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// firstLine is the value of the first "key : value" line of a file's content.
+func firstLine(content, key string) string {
+	for line := range strings.Lines(content) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
