@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"github.com/interlock-go/lock/cmd/lockctl/measure"
+)
+
+func etcdPeers(addr string) []measure.Target {
+	return []measure.Target{target("etcd concurrency.Mutex", func(context.Context) (*peer, error) {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, err
+		}
+		sessions := &sessions{c: c}
+		return &peer{
+			ping: func(ctx context.Context) error {
+				_, err := c.Get(ctx, "ping")
+				return err
+			},
+			close: func() error {
+				sessions.close()
+				return c.Close()
+			},
+			lock: func(ctx context.Context, name string) (func(context.Context) error, error) {
+				s, err := sessions.take()
+				if err != nil {
+					return nil, err
+				}
+				m := concurrency.NewMutex(s, "/"+name)
+				if err := m.Lock(ctx); err != nil {
+					sessions.give(s)
+					return nil, err
+				}
+				return func(ctx context.Context) error {
+					defer sessions.give(s)
+					return m.Unlock(ctx)
+				}, nil
+			},
+		}, nil
+	})}
+}
+
+// sessions are kept for those who come later. Two waiters need one each: on one
+// session they would share a key.
+type sessions struct {
+	c    *clientv3.Client
+	mu   sync.Mutex
+	free []*concurrency.Session
+}
+
+func (s *sessions) take() (*concurrency.Session, error) {
+	s.mu.Lock()
+	if n := len(s.free); n > 0 {
+		got := s.free[n-1]
+		s.free = s.free[:n-1]
+		s.mu.Unlock()
+		return got, nil
+	}
+	s.mu.Unlock()
+	return concurrency.NewSession(s.c, concurrency.WithTTL(ttl))
+}
+
+func (s *sessions) give(back *concurrency.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, back)
+}
+
+func (s *sessions) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.free {
+		_ = f.Close() // the client is closed next
+	}
+}
+
+func zooKeeperPeers(addr string) []measure.Target {
+	return []measure.Target{target("go-zookeeper zk.Lock", func(context.Context) (*peer, error) {
+		c, _, err := zk.Connect([]string{addr}, ttl*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+		if err != nil {
+			return nil, err
+		}
+		return &peer{
+			ping: func(context.Context) error {
+				_, _, err := c.Exists("/")
+				return err
+			},
+			close: func() error { c.Close(); return nil },
+			// A Lock that waits cannot be cancelled but by closing the connection.
+			lock: func(_ context.Context, name string) (func(context.Context) error, error) {
+				l := zk.NewLock(c, "/peers/"+name, zk.WorldACL(zk.PermAll))
+				if err := l.Lock(); err != nil {
+					return nil, err
+				}
+				return func(context.Context) error { return l.Unlock() }, nil
+			},
+		}, nil
+	})}
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}

@@ -1,0 +1,165 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/interlock-go/lock/cmd/lockctl/measure"
+)
+
+// Comparison is what was measured on one service: with a delay, where times count
+// round trips, and without, where they are the cost beside the service's own.
+type Comparison struct {
+	Service       string
+	Delayed, Near *measure.Report
+}
+
+// row is a target in the document.
+type row struct{ Target, Cells string }
+
+// columns say where each figure comes from: a scenario of the one report or the other.
+var columns = []struct {
+	head string
+	cell func(delayed, near map[string]measure.Summary) float64
+}{
+	{"uncontended, RTT", func(d, _ map[string]measure.Summary) float64 { return d["uncontended"].Ratio }},
+	{"hand-off p50, RTT (16)", func(d, _ map[string]measure.Summary) float64 { return d["contended 16"].Ratio }},
+	{"(64)", func(d, _ map[string]measure.Summary) float64 { return d["contended 64"].Ratio }},
+	{"p99, RTT (16)", func(d, _ map[string]measure.Summary) float64 { return d["contended 16"].Ratio99 }},
+	{"(64)", func(d, _ map[string]measure.Summary) float64 { return d["contended 64"].Ratio99 }},
+	{"uncontended, × raw", func(_, n map[string]measure.Summary) float64 { return n["uncontended"].Ratio }},
+	{"hand-off p50, × raw (16)", func(_, n map[string]measure.Summary) float64 { return n["contended 16"].Ratio }},
+	{"(64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].Ratio }},
+	{"p99, × raw (64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].Ratio99 }},
+	{"fairness (64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].Jain }},
+	{"same holder (64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].Same }},
+	{"operations (16)", func(_, n map[string]measure.Summary) float64 { return n["contended 16"].PerAcquired }},
+	{"(64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].PerAcquired }},
+}
+
+func (c Comparison) rows() []row {
+	delayed, near := byTarget(c.Delayed), byTarget(c.Near)
+	var out []row
+	for _, t := range c.Near.Targets {
+		var cells []string
+		for _, col := range columns {
+			cells = append(cells, cell(col.cell(delayed[t.Name], near[t.Name])))
+		}
+		out = append(out, row{t.Name, strings.Join(cells, " | ")})
+	}
+	return out
+}
+
+// remarks name what went wrong.
+func (c Comparison) remarks() []string {
+	var out []string
+	for _, r := range []*measure.Report{c.Delayed, c.Near} {
+		out = append(out, r.Violations()...)
+		for _, s := range r.Summaries() {
+			if s.Errors > 0 {
+				out = append(out, fmt.Sprintf("%s, %s: %d errors, the first: %s", s.Target, s.Scenario.Name(), s.Errors, s.FirstErr))
+			}
+		}
+	}
+	return out
+}
+
+func byTarget(r *measure.Report) map[string]map[string]measure.Summary {
+	out := map[string]map[string]measure.Summary{}
+	for _, s := range r.Summaries() {
+		if out[s.Target] == nil {
+			out[s.Target] = map[string]measure.Summary{}
+		}
+		out[s.Target][s.Scenario.Name()] = s
+	}
+	return out
+}
+
+func cell(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+var document = template.Must(template.New("performance").Parse(`<!-- Written by make performance. Do not edit. -->
+# Performance
+
+What one run measured, this library beside its peers on the same servers. Figures are ratios: to the service's own
+round trip with a delay of {{.Delay}} injected each way (RTT, so they count sequential round trips), and to the raw
+round trip without a delay (× raw, what it costs). Absolute times would say more about the machine than about the lock.
+
+{{.Machine}}. Each figure is the median of {{.Rounds}} rounds of {{.For}}, in which all targets took turns. Contended:
+16 or 64 workers of 4 independent clients on one lock, hold {{.Hold}}, pause {{.Think}}. A hand-off is the time from one
+worker's call of Unlock to the return of the Lock of the next, if that is another one. Fairness is Jain's index over the
+workers; "same holder" is the share of acquisitions by the worker that had held just before, which makes a throughput
+look good and a hand-off rare. Operations are those of the server per acquisition, "–" where they were not counted.
+The peers have no fencing token.
+{{range .Services}}
+## {{.Service}}
+
+{{.About}}
+
+| | {{$.Head}} |
+|---|{{$.Rule}}
+{{range .Rows}}| {{.Target}} | {{.Cells}} |
+{{end}}{{range .Remarks}}
+- {{.}}
+{{end}}{{end}}
+## Again
+
+    make performance                                                   # all of this, on your machine
+    lockctl bench --url redis://... --url etcd://... --delay 2ms       # your own servers, no peers
+
+See [choosing](choosing.md) for what the figures do not say.
+`))
+
+// Document writes comparisons as docs/performance.md.
+func Document(w io.Writer, all []Comparison) error {
+	if len(all) == 0 {
+		return fmt.Errorf("nothing was measured")
+	}
+	type service struct {
+		Service, About string
+		Rows           []row
+		Remarks        []string
+	}
+	first := all[0]
+	i := slices.IndexFunc(first.Near.Scenarios, func(s measure.Scenario) bool { return s.Kind == measure.Contended })
+	if i < 0 {
+		return fmt.Errorf("no contended scenario was measured")
+	}
+	scen, m := first.Near.Scenarios[i], first.Near.Machine
+	var heads []string
+	for _, c := range columns {
+		heads = append(heads, c.head)
+	}
+	data := map[string]any{
+		"Delay": first.Delayed.Delay, "Rounds": first.Near.Rounds, "For": scen.For, "Hold": scen.Hold, "Think": scen.Think,
+		"Machine": strings.TrimSuffix(fmt.Sprintf("%d cores, %s, %s/%s, %s, on %s", m.Cores, m.CPU, m.OS, m.Arch, m.Go, first.Near.Started.Format("2006-01-02")), ", "),
+		"Head":    strings.Join(heads, " | "), "Rule": strings.Repeat("---|", len(heads)),
+	}
+	var services []service
+	for _, c := range all {
+		about := c.Service
+		for _, t := range c.Near.Targets {
+			if t.Version != "" {
+				about = t.Version
+				break
+			}
+		}
+		raw := c.Near.Summaries()[0].Raw
+		services = append(services, service{c.Service, fmt.Sprintf("%s on the same machine, raw round trip %s.", about, measure.Short(raw)), c.rows(), c.remarks()})
+	}
+	data["Services"] = services
+	return document.Execute(w, data)
+}

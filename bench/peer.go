@@ -1,0 +1,48 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/interlock-go/lock/cmd/lockctl/measure"
+)
+
+// ttl is that of all peers which have one, and this library's default.
+const ttl = 30 // seconds
+
+// peer is a client of another library, made of functions.
+type peer struct {
+	lock  func(ctx context.Context, name string) (unlock func(context.Context) error, err error)
+	ping  func(ctx context.Context) error
+	close func() error
+}
+
+var _ measure.Client = (*peer)(nil)
+
+func (p *peer) Ping(ctx context.Context) error { return p.ping(ctx) }
+
+func (p *peer) Close(context.Context) error { return p.close() }
+
+func (p *peer) Lock(ctx context.Context, name string) (measure.Lease, error) {
+	unlock, err := p.lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return held(unlock), nil
+}
+
+// held is a lock without a fencing token: none of the peers has one.
+type held func(context.Context) error
+
+func (held) Token() (uint64, bool)              { return 0, false }
+func (h held) Unlock(ctx context.Context) error { return h(ctx) }
+
+// target makes a peer a target.
+func target(name string, open func(ctx context.Context) (*peer, error)) measure.Target {
+	return measure.Target{Name: name, Open: func(ctx context.Context) (measure.Client, error) {
+		p, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	}}
+}

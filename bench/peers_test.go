@@ -1,0 +1,182 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/integration/provision"
+
+	_ "github.com/interlock-go/lock/etcdlock"
+	_ "github.com/interlock-go/lock/mysqllock"
+	_ "github.com/interlock-go/lock/pglock"
+	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/zklock"
+)
+
+var (
+	documentFile = flag.String("document", "", "write what BenchmarkPeers measured to this file")
+	rounds       = flag.Int("rounds", 4, "rounds of BenchmarkPeers")
+	each         = flag.Duration("each", 1500*time.Millisecond, "length of each measurement of BenchmarkPeers")
+)
+
+// delay is injected each way when round trips are to be counted.
+const delay = 2 * time.Millisecond
+
+var measured []Comparison
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := provision.Run(m)
+	if code == 0 && *documentFile != "" {
+		if err := writeDocument(*documentFile); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func writeDocument(path string) error {
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := Document(out, measured); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}
+
+// service is a server and who competes on it. URLs have the address in them once, so
+// that a proxy can take its place.
+type service struct {
+	name  string
+	start func(b *testing.B) (url string)
+	peers func(url string) []measure.Target
+}
+
+func addrOf(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	addr, _, _ := strings.Cut(rest, "/")
+	return addr
+}
+
+var services = []service{
+	{"Redis", func(b *testing.B) string { return provision.NewRedis(b, provision.AnyRedis, provision.Options{}).URL() },
+		func(url string) []measure.Target { return redisPeers(addrOf(url)) }},
+	{"etcd", func(b *testing.B) string { return provision.NewEtcd(b, provision.AnyEtcd, provision.Options{}).URL() },
+		func(url string) []measure.Target { return etcdPeers(addrOf(url)) }},
+	{"ZooKeeper", func(b *testing.B) string { return provision.NewZooKeeper(b, provision.AnyZooKeeper).URL() },
+		func(url string) []measure.Target { return zooKeeperPeers(addrOf(url)) }},
+	{"PostgreSQL", func(b *testing.B) string { return provision.NewPostgres(b, provision.Postgres15).URL() }, postgresPeers},
+	{"MySQL", func(b *testing.B) string { return provision.NewMySQL(b, provision.MySQL9, provision.Options{}).URL() }, mysqlPeers},
+	{"MariaDB", func(b *testing.B) string {
+		return provision.NewMySQL(b, provision.MariaDB10, provision.Options{}).URL()
+	}, mysqlPeers},
+}
+
+// redisCalls are the commands that a peer sends and none of its scripts calls. What
+// rueidislock sends cannot be told from what its scripts call.
+var redisCalls = map[string][]string{
+	"bsm/redislock, each 1 ms":   {"evalsha", "eval"},
+	"bsm/redislock, each 100 ms": {"evalsha", "eval"},
+	"redsync":                    {"evalsha", "eval", "set"},
+	"rueidislock":                nil,
+	"rueidislock, majority of 1": nil,
+}
+
+// countRedis counts the calls of commands; without any it is not known.
+func countRedis(b *testing.B, addr string, commands []string) func(context.Context) (int64, error) {
+	if commands == nil {
+		return nil
+	}
+	c := redisClient(addr)
+	b.Cleanup(func() { _ = c.Close() })
+	return func(ctx context.Context) (n int64, err error) {
+		stats, err := c.InfoMap(ctx, "commandstats").Result()
+		if err != nil {
+			return 0, err
+		}
+		for _, name := range commands {
+			var calls int64
+			if line, ok := stats["Commandstats"]["cmdstat_"+name]; ok {
+				if _, err := fmt.Sscanf(line, "calls=%d,", &calls); err != nil {
+					return 0, err
+				}
+			}
+			n += calls
+		}
+		return n, nil
+	}
+}
+
+// BenchmarkPeers measures each service with a delay and without, once whatever b.N
+// is. What it reports are the medians of this library; -document has all of it.
+func BenchmarkPeers(b *testing.B) {
+	for _, s := range services {
+		b.Run(s.name, func(b *testing.B) {
+			url := s.start(b)
+			for b.Loop() {
+				c := Comparison{Service: s.name}
+				delayed, closeProxies, err := measure.Delayed(url, delay)
+				if err != nil {
+					b.Fatal(err)
+				}
+				c.Delayed = compare(b, s, delayed, url)
+				c.Delayed.Delay = delay
+				closeProxies()
+				c.Near = compare(b, s, url, url)
+				measured = append(measured, c)
+				for _, sum := range c.Delayed.Summaries() {
+					b.ReportMetric(sum.Ratio, strings.ReplaceAll(fmt.Sprintf("RTT/%s/%s", sum.Target, sum.Scenario.Name()), " ", "-"))
+				}
+			}
+		})
+	}
+}
+
+// compare measures this library and its peers through url; counted is the server itself.
+func compare(b *testing.B, s service, url, counted string) *measure.Report {
+	targets := append([]measure.Target{measure.Interlock("Interlock", url)}, s.peers(url)...)
+	for i := range targets {
+		if err := targets[i].Watch(b.Context(), counted); err != nil {
+			b.Fatal(err)
+		}
+		if targets[i].Close != nil {
+			defer targets[i].Close()
+		}
+		if commands, ok := redisCalls[targets[i].Name]; ok {
+			targets[i].Operations = countRedis(b, addrOf(counted), commands)
+		}
+	}
+	var scenarios []measure.Scenario
+	for _, n := range []int{1, 16, 64} {
+		kind := measure.Contended
+		if n == 1 {
+			kind = measure.Uncontended
+		}
+		scen, err := measure.New(kind, n, time.Millisecond, 5*time.Millisecond, *each)
+		if err != nil {
+			b.Fatal(err)
+		}
+		scenarios = append(scenarios, scen)
+	}
+	r, err := measure.Run(b.Context(), measure.Plan{Targets: targets, Scenarios: scenarios, Rounds: *rounds})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if bad := r.Violations(); len(bad) > 0 {
+		b.Logf("not a lock: %s", strings.Join(bad, "; "))
+	}
+	return r
+}
