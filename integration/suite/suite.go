@@ -1,0 +1,77 @@
+// Package suite holds what the runs of the conformance suite against the different
+// servers have in common.
+package suite
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/provision"
+)
+
+// Open opens a backend as an application does, by URL.
+func Open(ctx context.Context, rawURL string) (backend.Backend, error) {
+	u, err := backend.ParseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return backend.Open(ctx, u)
+}
+
+// WithParams adds parameters to a URL that has none.
+func WithParams(rawURL string, params map[string]string) string {
+	q := url.Values{}
+	for k, v := range params {
+		q.Set(k, v)
+	}
+	return rawURL + "?" + q.Encode()
+}
+
+// OwnGoroutines are those of proxies and servers, which come and go with connections.
+var OwnGoroutines = []string{"/integration/provision."}
+
+// Link is a proxy as the suite knows it.
+type Link struct {
+	T testing.TB
+	*provision.Proxy
+}
+
+// Heal ends every fault.
+func (l Link) Heal() {
+	if err := l.Proxy.Heal(); err != nil {
+		l.T.Errorf("heal the proxy: %v", err)
+	}
+}
+
+// Variable names the environment variable that holds the folder for reports. If
+// it is not set none are kept.
+const Variable = "LOCK_TEST_REPORTS"
+
+var odd = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
+
+// Keep is an option for conformance.Run that writes the report to the folder, for
+// docs/matrix.md.
+func Keep(t *testing.T) conformance.Option {
+	return conformance.OnReport(func(r *conformance.Report) {
+		dir := os.Getenv(Variable)
+		if dir == "" {
+			return
+		}
+		content, err := r.JSON()
+		if err == nil {
+			err = os.MkdirAll(dir, 0o750)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, odd.ReplaceAllString(r.Name, "_")+".json"), content, 0o600)
+		}
+		if err != nil {
+			t.Errorf("keep the report: %v", err)
+		}
+	})
+}

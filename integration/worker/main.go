@@ -1,0 +1,30 @@
+// Command worker is a process that the conformance suite tells what to do, built
+// apart from the tests so that it can be built with a wrong clock; see package
+// provision, ClockWorker.
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/interlock-go/lock/conformance"
+	_ "github.com/interlock-go/lock/etcdlock"
+	_ "github.com/interlock-go/lock/filelock"
+	"github.com/interlock-go/lock/integration/faults/workload"
+	_ "github.com/interlock-go/lock/mysqllock"
+	_ "github.com/interlock-go/lock/pglock"
+	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/zklock"
+)
+
+func main() {
+	conformance.WorkerMain() // does not return if this is a worker
+	workload.Main()          // nor this, if it is a client under faults
+	if len(os.Args) == 2 && os.Args[1] == "clock" {
+		fmt.Println(time.Now().Unix())
+		return
+	}
+	fmt.Fprintln(os.Stderr, "worker: to be started by the conformance suite")
+	os.Exit(2)
+}
