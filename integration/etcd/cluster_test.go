@@ -1,0 +1,277 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/etcdlock"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+)
+
+func TestConformanceThreeNodes(t *testing.T) {
+	for _, flavour := range provision.EtcdFlavours() {
+		t.Run(flavour, func(t *testing.T) { conformCluster(t, provision.EtcdCluster(t, flavour, 3)) })
+	}
+}
+
+func conformCluster(t *testing.T, c *provision.EtcdNodes) {
+	h := harness(t, c.Nodes[0], adminOf(t, c.Addrs()...))
+	url := c.URL()
+	h.Name += ", three nodes"
+	h.Open = func(ctx context.Context) (backend.Backend, error) { return suite.Open(ctx, url) }
+	h.Worker = conformance.Self(url)
+	// the service is all of its nodes; what the end of one does, the tests below show
+	all := func(do func(*provision.Server) error) error {
+		errs := make([]error, len(c.Nodes))
+		var wg sync.WaitGroup
+		for i, s := range c.Nodes {
+			wg.Go(func() { errs[i] = do(s) })
+		}
+		wg.Wait()
+		return errors.Join(errs...)
+	}
+	h.StopServer = func(context.Context) error { return all((*provision.Server).Pause) }
+	h.ResumeServer = func(context.Context) error { return all((*provision.Server).Resume) }
+	h.RestartServer = func(ctx context.Context) error {
+		return errors.Join(all((*provision.Server).Kill), all(func(s *provision.Server) error { return s.Restart(ctx) }))
+	}
+	h.ServerCommands = func(ctx context.Context) (int64, error) {
+		var sum int64
+		for _, s := range c.Nodes {
+			n, err := requests(ctx, s.Addr())
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+		return sum, nil
+	}
+	conformance.Run(t, h, suite.Keep(t))
+}
+
+// relay is one holder and a queue behind it, while something happens to the nodes.
+type relay struct {
+	t      *testing.T
+	c      *provision.EtcdNodes
+	key    string
+	holder *lock.Lease
+	queue  []chan int // closed by those who were served; a value by those who gave up
+
+	mu     sync.Mutex
+	leases []*lock.Lease
+	tokens []uint64
+	served []int
+}
+
+const (
+	relayTTL = 5 * time.Second
+	waiters  = 6
+	patience = 60 * time.Second
+)
+
+// newRelay lets a client of one node hold, of all if that is negative, and clients of
+// all nodes wait.
+func newRelay(t *testing.T, c *provision.EtcdNodes, node int) *relay {
+	r := &relay{t: t, c: c, key: "relay/" + t.Name()}
+	client := func(url string, waits chan struct{}) *lock.Client {
+		b, err := suite.Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cl, err := lock.New(b, lock.WithTTL(relayTTL), lock.WithObserver(&lock.Observer{
+			Waiting: func(context.Context, lock.Event) { waits <- struct{}{} },
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cl.Close(context.Background()) })
+		return cl
+	}
+	waits := make(chan struct{}, waiters)
+	var err error
+	url := c.URL()
+	if node >= 0 {
+		url = "etcd://" + c.Nodes[node].Addr()
+	}
+	if r.holder, err = client(url, waits).Mutex(r.key).Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.enter(r.holder)
+	clients := []*lock.Client{client(c.URL(), waits), client(c.URL(), waits), client(c.URL(), waits)}
+	for i := range waiters {
+		done := make(chan int, 1)
+		r.queue = append(r.queue, done)
+		go r.wait(i, clients[i%len(clients)].Mutex(r.key), done)
+		select {
+		case <-waits:
+		case <-time.After(patience):
+			t.Fatalf("waiter %d: did not begin to wait", i)
+		}
+	}
+	return r
+}
+
+// enter checks that all former leases are over by their own word.
+func (r *relay) enter(l *lock.Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	token, _ := l.Token()
+	if n := len(r.tokens); n > 0 && token <= r.tokens[n-1] {
+		r.t.Errorf("tokens: %d after %v", token, r.tokens)
+	}
+	r.tokens = append(r.tokens, token)
+	for i, former := range r.leases {
+		if former.Err() == nil {
+			r.t.Errorf("holder %d trusts its lease while a successor is inside", i)
+		}
+	}
+	r.leases = append(r.leases, l)
+}
+
+func (r *relay) wait(i int, m lock.Mutex, done chan int) {
+	defer close(done)
+	l, err := m.Lock(r.t.Context())
+	if err != nil {
+		r.t.Errorf("waiter %d: %v", i, err)
+		return
+	}
+	r.enter(l)
+	r.mu.Lock()
+	r.served = append(r.served, i)
+	r.mu.Unlock()
+	if err := l.Unlock(r.t.Context()); err != nil {
+		r.t.Errorf("waiter %d: unlock: %v", i, err)
+	}
+}
+
+// end checks who was served, and that nothing is left.
+func (r *relay) end() {
+	for i, done := range r.queue {
+		select {
+		case <-done:
+		case <-time.After(patience):
+			r.t.Fatalf("waiter %d was not served; served so far: %v", i, r.served)
+		}
+	}
+	if !slices.IsSorted(r.served) || len(r.served) != waiters {
+		r.t.Errorf("order of service: %v", r.served)
+	}
+	admin := adminOf(r.t, r.c.Addrs()...)
+	deadline := time.Now().Add(relayTTL + patience)
+	for {
+		ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Second)
+		left, err := admin.Get(ctx, etcdlock.Folder(etcdlock.DefaultPrefix, r.key), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		cancel()
+		if err == nil && len(left.Kvs) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("left in the tree: %v, %v", left, err)
+		}
+		time.Sleep(50 * time.Millisecond) // between two looks
+	}
+}
+
+func TestLeaderKilled(t *testing.T) {
+	for _, flavour := range provision.EtcdFlavours() {
+		t.Run(flavour, func(t *testing.T) { leaderKilled(t, provision.EtcdCluster(t, flavour, 3)) })
+	}
+}
+
+func leaderKilled(t *testing.T, c *provision.EtcdNodes) {
+	leader, err := c.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRelay(t, c, (leader+1)%3)
+	if err := c.Nodes[leader].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := eventually(func() error { return r.holder.Check(t.Context()) }); err != nil {
+		t.Errorf("the holder, with a new leader: %v", err)
+	}
+	if err := r.holder.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock with a new leader: %v", err)
+	}
+	r.end()
+}
+
+func TestMinorityCutOffWithHolder(t *testing.T) {
+	for _, flavour := range provision.EtcdFlavours() {
+		t.Run(flavour, func(t *testing.T) { minorityCutOff(t, provision.EtcdCluster(t, flavour, 3)) })
+	}
+}
+
+func minorityCutOff(t *testing.T, c *provision.EtcdNodes) {
+	leader, err := c.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []int{(leader + 1) % 3, leader} {
+		t.Run(fmt.Sprintf("leader=%v", node == leader), func(t *testing.T) {
+			r := newRelay(t, c, node)
+			begun := time.Now()
+			c.Isolate(node)
+			defer c.Rejoin()
+			select {
+			case <-r.holder.Done():
+				t.Logf("lost after %v: %v", time.Since(begun), r.holder.Err())
+			case <-time.After(patience):
+				t.Fatal("a holder in the minority was not lost")
+			}
+			if err := r.holder.Unlock(t.Context()); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("unlock: want ErrLost, got %v", err)
+			}
+			r.end()
+			t.Logf("all served after %v", time.Since(begun))
+		})
+	}
+}
+
+func TestRollingRestart(t *testing.T) {
+	for _, flavour := range provision.EtcdFlavours() {
+		t.Run(flavour, func(t *testing.T) { rolling(t, provision.EtcdCluster(t, flavour, 3)) })
+	}
+}
+
+func rolling(t *testing.T, c *provision.EtcdNodes) {
+	r := newRelay(t, c, -1)
+	for _, s := range c.Nodes {
+		if err := errors.Join(s.Stop(), s.Restart(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		// all nodes are back before the next goes
+		if _, err := c.Leader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := eventually(func() error { return r.holder.Check(t.Context()) }); err != nil {
+		t.Errorf("the holder, after a rolling restart: %v", err)
+	}
+	if err := r.holder.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	r.end()
+}
+
+func eventually(f func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := f()
+		if err == nil || errors.Is(err, lock.ErrLost) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond) // between two tries
+	}
+}

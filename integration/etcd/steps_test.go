@@ -1,0 +1,196 @@
+package etcd_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+)
+
+func rawRequest(key string, ttl time.Duration) backend.Request {
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	return backend.Request{Key: key, Owner: hex.EncodeToString(id[:]), TTL: ttl}
+}
+
+// behindProxy opens a backend whose network can be disturbed.
+func behindProxy(t *testing.T, s *provision.Server, query string) (backend.Backend, *provision.Proxy) {
+	t.Helper()
+	p := provision.NewProxy(t, s.Addr())
+	b, err := suite.Open(t.Context(), "etcd://"+p.Addr()+query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Heal()
+		_ = b.Close(context.Background())
+	})
+	return b, p
+}
+
+// TestTrustIsCountedFromTheSend slows the network down: whatever is known of the
+// lease was asked for a round trip ago. The first time the lease is made, then it is
+// kept alive.
+func TestTrustIsCountedFromTheSend(t *testing.T) {
+	b, p := behindProxy(t, provision.NewEtcd(t, provision.Etcd37, provision.Options{}), "")
+	const oneWay, ttl = 300 * time.Millisecond, time.Hour
+	p.Delay(oneWay)
+	counts := func(what string, g backend.Grant) {
+		t.Helper()
+		until := g.Until()
+		if most := time.Now().Add(ttl - 2*oneWay); until.After(most) {
+			t.Errorf("%s over a link of %v each way: trusted %v too long", what, oneWay, until.Sub(most))
+		}
+	}
+	start := time.Now()
+	g, err := b.TryAcquire(t.Context(), rawRequest("trust", ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// the request that made the lease was the first of two
+	if most := start.Add(ttl); g.Until().After(most.Add(oneWay)) {
+		t.Errorf("a new lease over a link of %v each way: trusted until %v after the call and its TTL", oneWay, g.Until().Sub(most))
+	}
+	first := g.Until()
+	for g.Until().Equal(first) { // a lease that was just kept alive is not again
+		if err := g.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts("a renewal", g)
+	p.Delay(0)
+	if err := g.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnansweredRequest loses the reply to a request to acquire. It is sent again and
+// answered, but the first may still be on its way for all that is known: a tombstone
+// refuses it after the release.
+func TestUnansweredRequest(t *testing.T) {
+	s := provision.NewEtcd(t, provision.Etcd37, provision.Options{})
+	b, p := behindProxy(t, s, "")
+	for _, how := range []string{"try", "wait"} {
+		req := rawRequest("unanswered-"+how, time.Hour)
+		dropped := p.DropReply(func(request []byte) bool { return bytes.Contains(request, []byte(req.Owner)) })
+		call := b.TryAcquire
+		if how == "wait" {
+			call = b.(backend.Waiter).Acquire
+		}
+		g, err := call(t.Context(), req)
+		if err != nil {
+			t.Fatalf("%s: %v", how, err)
+		}
+		select {
+		case <-dropped:
+		default:
+			t.Fatalf("%s: no reply was lost", how)
+		}
+		if err := g.Release(t.Context()); err != nil {
+			t.Fatalf("%s: %v", how, err)
+		}
+		r, err := adminOf(t, s.Addr()).Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, kv := range r.Kvs {
+			if strings.HasSuffix(string(kv.Key), req.Owner) {
+				left = append(left, string(kv.Key))
+			}
+		}
+		if len(left) != 1 || !strings.Contains(left[0], "/%x/") {
+			t.Errorf("%s: left of a released attempt with an unanswered request: %q, want a tombstone", how, left)
+		}
+	}
+}
+
+// TestMissedEvents releases a lock while the network of a waiter is cut, and lets the
+// server forget the events: a watch that is begun again says nothing, and only a
+// fresh look tells.
+func TestMissedEvents(t *testing.T) {
+	s := provision.NewEtcd(t, provision.Etcd37, provision.Options{})
+	admin := adminOf(t, s.Addr())
+	for mode, query := range map[string]string{"view": "", "predecessor": "?queue_view=0"} {
+		t.Run(mode, func(t *testing.T) {
+			holder, err := suite.Open(t.Context(), s.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer holder.Close(context.Background())
+			g, err := holder.TryAcquire(t.Context(), rawRequest(mode, time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, p := behindProxy(t, s, query)
+			type outcome struct {
+				g   backend.Grant
+				err error
+			}
+			waits, got := make(chan struct{}, 1), make(chan outcome, 1)
+			req := rawRequest(mode, time.Hour)
+			req.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
+			go func() {
+				g, err := b.(backend.Waiter).Acquire(t.Context(), req)
+				got <- outcome{g, err}
+			}()
+			<-waits
+			p.Cut()
+			if err := g.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r, err := admin.Put(t.Context(), "something-else", "")
+			if err == nil {
+				_, err = admin.Compact(t.Context(), r.Header.Revision, clientv3.WithCompactPhysical())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Heal(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case o := <-got:
+				if o.err != nil {
+					t.Fatal(o.err)
+				}
+				if err := o.g.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("the waiter never learned of the release")
+			}
+		})
+	}
+}
+
+// TestSilenceIsALoss lets nothing through any more: the holder is told by the
+// driver's own clock, for the servers can tell nobody.
+func TestSilenceIsALoss(t *testing.T) {
+	b, p := behindProxy(t, provision.NewEtcd(t, provision.Etcd37, provision.Options{}), "")
+	lost := make(chan error, 1)
+	req := rawRequest("silence", 2*time.Second)
+	req.OnLost = func(err error) { lost <- err }
+	if _, err := b.TryAcquire(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	p.Blackhole()
+	select {
+	case err := <-lost:
+		if !errors.Is(err, backend.ErrLost) {
+			t.Errorf("want ErrLost, got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the holder was not told")
+	}
+}

@@ -1,0 +1,21 @@
+package mysql_test
+
+import (
+	"testing"
+
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/mysql/mysqltest"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+)
+
+func TestConformance(t *testing.T) {
+	for _, flavour := range provision.MySQLFlavours() {
+		t.Run(flavour, func(t *testing.T) {
+			s := provision.NewMySQL(t, flavour, provision.Options{Args: provision.MySQLUnsynced()})
+			admin := provision.MySQLPool(t, s, nil)
+			conformance.Run(t, mysqltest.Harness(t, s, admin), suite.Keep(t))
+			mysqltest.NoDeadlocks(t, admin)
+		})
+	}
+}

@@ -1,0 +1,191 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/integration/mysql/mysqltest"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/mysqllock"
+)
+
+// each runs f against a server of each flavour. They are its own, so it runs beside
+// other tests: mostly it waits.
+func each(t *testing.T, f func(t *testing.T, s *provision.Server)) {
+	t.Parallel()
+	inTurn(t, func(t *testing.T, s func() *provision.Server) {
+		t.Parallel()
+		f(t, s())
+	})
+}
+
+// inTurn is each for what takes all the machine that there is.
+func inTurn(t *testing.T, f func(t *testing.T, s func() *provision.Server)) {
+	for _, flavour := range provision.MySQLFlavours() {
+		t.Run(flavour, func(t *testing.T) {
+			f(t, func() *provision.Server {
+				return provision.NewMySQL(t, flavour, provision.Options{Args: provision.MySQLUnsynced()})
+			})
+		})
+	}
+}
+
+// contend makes workers take a few locks in turn and returns how many times they
+// did. It fails if two ever hold one at once, or if tokens do not rise.
+func contend(t *testing.T, clients []*lock.Client, keys, workers, cycles int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	inside := make([]atomic.Int64, keys)
+	last := make([]uint64, keys)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			c := clients[w%len(clients)]
+			for i := range cycles {
+				k := (w + i) % keys
+				l, err := c.Mutex(fmt.Sprintf("contended-%d", k)).Lock(ctx)
+				if err != nil {
+					t.Errorf("worker %d: %v", w, err)
+					return
+				}
+				token, _ := l.Token()
+				if inside[k].Add(1) != 1 || token <= last[k] {
+					t.Errorf("key %d: two holders, or token %d after %d", k, token, last[k])
+				}
+				last[k] = token
+				inside[k].Add(-1)
+				if err := l.Unlock(ctx); err != nil {
+					t.Errorf("worker %d: unlock: %v", w, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestDeadlocks does 1,920 contended operations, and as many of the naive design
+// that is often seen: a row made by each lock and deleted by each unlock, under a
+// unique index beside the primary key.
+func TestDeadlocks(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		clients := []*lock.Client{open(t, s.URL()), open(t, s.URL())}
+		before, err := mysqltest.Statements(t.Context(), admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		contend(t, clients, 3, 16, 60) // 960 locks and 960 unlocks
+		took := time.Since(start)
+		after, err := mysqltest.Statements(t.Context(), admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("1,920 operations in %v, %.1f statements for each lock and unlock", took.Round(time.Millisecond), float64(after-before)/960)
+		mysqltest.NoDeadlocks(t, admin)
+
+		if _, err := admin.Exec("CREATE TABLE naive (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(64) NOT NULL UNIQUE, owner INT NOT NULL) ENGINE=InnoDB"); err != nil {
+			t.Fatal(err)
+		}
+		var deadlocks atomic.Int64
+		var wg sync.WaitGroup
+		for w := range 16 {
+			wg.Go(func() {
+				for i := range 60 {
+					for _, q := range []string{
+						fmt.Sprintf("INSERT IGNORE INTO naive (name, owner) VALUES ('k%d', %d)", (w+i)%3, w),
+						fmt.Sprintf("DELETE FROM naive WHERE name='k%d' AND owner=%d", (w+i)%3, w),
+					} {
+						_, err := admin.Exec(q)
+						var e *mysql.MySQLError
+						if errors.As(err, &e) && e.Number == 1213 {
+							deadlocks.Add(1)
+						} else if err != nil {
+							t.Errorf("naive: %v", err)
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("the naive design: %d deadlocks in 1,920 statements", deadlocks.Load())
+	})
+}
+
+// TestIsolation runs a short contention at each level, with the caller's own pool.
+func TestIsolation(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		variable := "transaction_isolation"
+		if s.Flavour == provision.MariaDB10 {
+			variable = "tx_isolation"
+		}
+		for _, level := range []string{"READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"} {
+			for _, found := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s,clientFoundRows=%v", level, found), func(t *testing.T) {
+					db := provision.MySQLPool(t, s, func(c *mysql.Config) {
+						c.Params = map[string]string{variable: "'" + level + "'"}
+						c.ClientFoundRows, c.ParseTime = found, found
+					})
+					db.SetMaxOpenConns(8)
+					contend(t, []*lock.Client{over(t, db)}, 2, 8, 10)
+				})
+			}
+		}
+		mysqltest.NoDeadlocks(t, provision.MySQLPool(t, s, nil))
+	})
+}
+
+// TestSmallPools uses a pool of one connection, and contends for 200 locks through
+// a pool of ten.
+func TestSmallPools(t *testing.T) {
+	inTurn(t, func(t *testing.T, serve func() *provision.Server) {
+		s := serve()
+		one := provision.MySQLPool(t, s, nil)
+		one.SetMaxOpenConns(1)
+		contend(t, []*lock.Client{over(t, one)}, 2, 6, 10)
+
+		ten := provision.MySQLPool(t, s, nil)
+		ten.SetMaxOpenConns(10)
+		c := over(t, ten, mysqllock.WithTimeout(time.Minute)) // 400 ask at once, and a busy disk may take its time
+		start := time.Now()
+		contend(t, []*lock.Client{c}, 200, 400, 2)
+		t.Logf("400 workers, 200 locks, 10 connections: 800 cycles in %v", time.Since(start).Round(time.Millisecond))
+	})
+}
+
+// open opens a client by URL.
+func open(t *testing.T, url string) *lock.Client {
+	t.Helper()
+	c, err := lock.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// over makes a client of a pool.
+func over(t *testing.T, db *sql.DB, opts ...mysqllock.Option) *lock.Client {
+	t.Helper()
+	b, err := mysqllock.New(db, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := lock.New(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}

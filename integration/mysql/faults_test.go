@@ -1,0 +1,297 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/mysql/mysqltest"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+	"github.com/interlock-go/lock/mysqllock"
+)
+
+func exec(t *testing.T, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, q := range statements {
+		if _, err := db.Exec(q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+}
+
+// as is the URL of another user.
+func as(s *provision.Server, user, password string, params map[string]string) string {
+	u := url.URL{Scheme: "mysql", Host: s.Addr(), Path: "/" + provision.MySQLDatabase, User: url.UserPassword(user, password)}
+	return suite.WithParams(u.String(), params)
+}
+
+// refused wants an opening to fail, saying all of that and no password.
+func refused(t *testing.T, what, url string, says ...string) {
+	t.Helper()
+	b, err := suite.Open(t.Context(), url)
+	if err == nil {
+		_ = b.Close(t.Context())
+		t.Errorf("%s: want an error, got none", what)
+		return
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%s: want an error with %q, got %v", what, s, err)
+		}
+	}
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%s: the error shows the password: %v", what, err)
+	}
+}
+
+// TestPrivileges runs with no more than the documentation asks for.
+func TestPrivileges(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		exec(t, admin, "CREATE USER app@'%' IDENTIFIED BY 's3cret'", "CREATE USER nobody@'%' IDENTIFIED BY 's3cret'", "CREATE TABLE other (a INT)",
+			"GRANT SELECT ON locks.other TO nobody@'%'")
+		schema, err := mysqllock.Schema("least")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, admin, schema, "GRANT SELECT, INSERT, UPDATE ON locks.least TO app@'%'")
+
+		c := open(t, as(s, "app", "s3cret", map[string]string{"table": "least"}))
+		l, err := c.Mutex("k").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := c.Inspect(t.Context(), "k"); err != nil || info.Holder == nil {
+			t.Errorf("Inspect: %+v, %v", info, err)
+		}
+		for _, err := range c.List(t.Context()) {
+			if err != nil {
+				t.Errorf("List: %v", err)
+			}
+		}
+		if err := errors.Join(l.Extend(t.Context(), time.Minute), l.Check(t.Context()), c.Ping(t.Context()), l.Unlock(t.Context())); err != nil {
+			t.Error(err)
+		}
+		refused(t, "no table, no right to create it", as(s, "nobody", "s3cret", nil), "1142", "CREATE", "Permissions")
+		refused(t, "no table and create=false", s.URL()+"?create=false&table=absent", `table absent`, "does not exist", "mysqllock.Schema")
+		refused(t, "a wrong password", as(s, "app", "s3cret-not", nil), "1045", s.Addr())
+		refused(t, "a table of another kind", s.URL()+"?table=other", "table other is not a lock table", "?table=")
+		refused(t, "a name with a quote", s.URL()+"?table=a%60b", "invalid table")
+		refused(t, "no database", "mysql://root@"+s.Addr()+"/", "database")
+		refused(t, "an unknown database", "mysql://root@"+s.Addr()+"/nowhere", "1049", "nowhere")
+		exec(t, admin, strings.Replace(strings.Replace(schema, "`least`", "`newer`", 1), "schema 2", "schema 7", 1))
+		refused(t, "another schema", s.URL()+"?table=newer", `schema "7"`, "wants 2")
+		for _, table := range []string{"absent"} {
+			var n int
+			if err := admin.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_name=?", table).Scan(&n); err != nil || n != 0 {
+				t.Errorf("table %s: created by halves (%d, %v)", table, n, err)
+			}
+		}
+	})
+}
+
+// TestReadOnly wants an error of a server that takes no writes, and no grant.
+func TestReadOnly(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		exec(t, admin, "CREATE USER app@'%' IDENTIFIED BY 's3cret'", "GRANT ALL ON locks.* TO app@'%'")
+		b, err := suite.Open(t.Context(), as(s, "app", "s3cret", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close(context.Background())
+		exec(t, admin, "SET GLOBAL read_only=1")
+		req := backend.Request{Key: "k", Owner: strings.Repeat("0a", 16), TTL: time.Minute}
+		g, err := b.TryAcquire(t.Context(), req)
+		if g != nil || err == nil || errors.Is(err, backend.ErrUncertain) || !strings.Contains(err.Error(), "primary") {
+			t.Errorf("TryAcquire at a read-only server: want a plain error that says so, got %v, %v", g, err)
+		}
+		exec(t, admin, "SET GLOBAL read_only=0")
+		if g, err := b.TryAcquire(t.Context(), req); err != nil {
+			t.Errorf("TryAcquire afterwards: %v", err)
+		} else if err := g.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRowLocked wants an error in time when somebody keeps the row locked.
+func TestRowLocked(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		c := open(t, s.URL()+"?timeout=2s")
+		l, err := c.Mutex("k").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, _ := l.Token()
+		b, err := mysqllock.New(admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := admin.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Guard(t.Context(), tx, "k", token+1); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Guard with another token: want ErrLost, got %v", err)
+		}
+		if err := b.Guard(t.Context(), tx, "k", token); err != nil {
+			t.Errorf("Guard of the holder: want nil, got %v", err)
+		}
+		start := time.Now()
+		other, err := suite.Open(t.Context(), s.URL()+"?timeout=2s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = other.(backend.Breaker).Break(t.Context(), "k")
+		if err == nil || time.Since(start) > 5*time.Second {
+			t.Errorf("Break while a guarded transaction is open: want an error in about 2 s, got %v after %v", err, time.Since(start))
+		}
+		if err := tx.Commit(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock after the transaction: %v", err)
+		}
+		tx, err = admin.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Guard(t.Context(), tx, "k", token); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Guard after the release: want ErrLost, got %v", err)
+		}
+		_ = tx.Rollback()
+		_ = other.Close(context.Background())
+	})
+}
+
+// TestKilledConnections ends all connections of the client again and again, while
+// others take, wait for, renew and release locks.
+func TestKilledConnections(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		exec(t, admin, "CREATE USER app@'%' IDENTIFIED BY 's3cret'", "GRANT ALL ON locks.* TO app@'%'")
+		c, err := lock.Open(t.Context(), as(s, "app", "s3cret", nil), lock.WithTTL(2*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		long, err := c.Mutex("long").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := time.Now().Add(4 * time.Second)
+		done := make(chan int, 4)
+		var inside int // guarded by the lock; the race detector and the check below tell
+		for range cap(done) {
+			go func() {
+				n := 0
+				for time.Now().Before(end) {
+					l, err := c.Mutex("short").Lock(t.Context())
+					if err != nil {
+						continue // killed
+					}
+					inside++
+					if inside != 1 {
+						t.Errorf("%d hold at once", inside)
+					}
+					inside--
+					n++
+					_ = l.Unlock(t.Context()) // an error says that it was killed; the core tries again
+				}
+				done <- n
+			}()
+		}
+		kills, cycles := 0, 0
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for finished := 0; finished < cap(done); {
+			select {
+			case n := <-done:
+				cycles += n
+				finished++
+			case <-tick.C:
+				if time.Now().Before(end) {
+					kills += killAll(t, admin, "app")
+				}
+			}
+		}
+		t.Logf("%d connections killed, %d cycles", kills, cycles)
+		if kills == 0 || cycles == 0 {
+			t.Errorf("%d connections killed, %d cycles: want some of both", kills, cycles)
+		}
+		if err := long.Err(); err != nil {
+			t.Errorf("the lock that was held all the time: %v", err)
+		}
+		if err := long.Unlock(t.Context()); err != nil {
+			t.Errorf("its unlock: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		l, err := c.Mutex("short").Lock(ctx)
+		if err != nil {
+			t.Fatalf("afterwards: %v", err)
+		}
+		if err := l.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+		mysqltest.NoDeadlocks(t, admin)
+	})
+}
+
+func killAll(t *testing.T, admin *sql.DB, user string) int {
+	rows, err := admin.Query("SELECT id FROM information_schema.processlist WHERE user=?", user)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Error(err)
+		}
+		ids = append(ids, id)
+	}
+	n := 0
+	for _, id := range ids {
+		_, err := admin.Exec(fmt.Sprintf("KILL %d", id))
+		var e *mysql.MySQLError
+		if err == nil {
+			n++
+		} else if !errors.As(err, &e) || e.Number != 1094 { // it is gone already
+			t.Error(err)
+		}
+	}
+	return n
+}
+
+// TestAbsent wants an answer in a bounded time that names the address.
+func TestAbsent(t *testing.T) {
+	t.Parallel()
+	s := provision.NewMySQL(t, provision.MariaDB10, provision.Options{})
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	refused(t, "a server that hangs", as(s, "app", "s3cret", map[string]string{"dial_timeout": "1s", "timeout": "1s"}), s.Addr())
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("opening at a server that hangs took %v", took)
+	}
+	if err := errors.Join(s.Resume(), s.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "no server", as(s, "app", "s3cret", nil), s.Addr())
+}

@@ -1,0 +1,134 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/mysqllock"
+)
+
+// TestGuardStopsStaleHolder has a holder that goes on after its lease, as a process
+// that was stopped does: it cannot commit. A holder that is guarded cannot be
+// replaced until it has.
+func TestGuardStopsStaleHolder(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		db := provision.MySQLPool(t, s, nil)
+		exec(t, db, "CREATE TABLE account (id INT PRIMARY KEY, balance INT NOT NULL)", "INSERT INTO account VALUES (1, 100)")
+		b, err := mysqllock.New(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := lock.New(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		// withdraw is the application's: its own transaction, on data beside the locks.
+		withdraw := func(token uint64, between func()) error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }()
+			if err := b.Guard(t.Context(), tx, "account/1", token); err != nil {
+				return err
+			}
+			between()
+			if _, err := tx.Exec("UPDATE account SET balance=balance-10 WHERE id=1"); err != nil {
+				return err
+			}
+			return tx.Commit()
+		}
+		stale, err := c.Mutex("account/1", lock.WithTTL(time.Second), lock.WithoutRenewal()).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, _ := stale.Token()
+		next, err := open(t, s.URL()).Mutex("account/1").Lock(t.Context()) // when the lease is over
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := withdraw(old, func() {}); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("a stale holder's transaction: want ErrLost, got %v", err)
+		}
+		token, _ := next.Token()
+		unlocked := make(chan error, 1)
+		if err := withdraw(token, func() {
+			go func() { unlocked <- next.Unlock(t.Context()) }()
+			eventually(t, "an unlock that waits for the transaction", func() bool {
+				return slices.ContainsFunc(threads(t, db, "root"), func(th thread) bool { return strings.HasPrefix(th.query, "UPDATE `interlock`") })
+			})
+		}); err != nil {
+			t.Errorf("the holder's transaction: %v", err)
+		}
+		if err := <-unlocked; err != nil {
+			t.Errorf("Unlock after the transaction: %v", err)
+		}
+		if err := withdraw(token, func() {}); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("a transaction after the unlock: want ErrLost, got %v", err)
+		}
+		var balance int
+		if err := db.QueryRow("SELECT balance FROM account").Scan(&balance); err != nil || balance != 90 {
+			t.Errorf("balance: want 90, one withdrawal, got %d, %v", balance, err)
+		}
+	})
+}
+
+// TestFence runs the example of docs/backends/mysql.md: data that is on another
+// server than the locks compares the token.
+func TestFence(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		db := provision.MySQLPool(t, s, nil)
+		exec(t, db, "CREATE TABLE report (id BIGINT PRIMARY KEY, body TEXT NOT NULL, fence BIGINT UNSIGNED NOT NULL DEFAULT 0)", "INSERT INTO report (id, body) VALUES (42, '')")
+		c := open(t, s.URL())
+		write := func(body string, token uint64) bool {
+			return updates(t, db, "UPDATE report SET body = ?, fence = ? WHERE id = 42 AND fence <= ?", body, token, token)
+		}
+		stale, err := c.Mutex("report/42", lock.WithTTL(time.Second), lock.WithoutRenewal()).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, _ := stale.Token()
+		if !write("first", old) || !write("first again", old) {
+			t.Error("the holder's writes: want them to succeed")
+		}
+		next, err := c.Mutex("report/42").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, _ := next.Token()
+		if !write("second", token) {
+			t.Error("the successor's write: want it to succeed")
+		}
+		if write("late", old) {
+			t.Error("a stale holder's write: want it refused")
+		}
+		var body string
+		if err := db.QueryRow("SELECT body FROM report").Scan(&body); err != nil || body != "second" {
+			t.Errorf("body: want that of the successor, got %q, %v", body, err)
+		}
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func updates(t *testing.T, db *sql.DB, q string, args ...any) bool {
+	t.Helper()
+	r, err := db.Exec(q, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := r.RowsAffected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n == 1
+}

@@ -1,0 +1,34 @@
+package isolation_test
+
+import (
+	"testing"
+
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/mysql/mysqltest"
+	"github.com/interlock-go/lock/integration/provision"
+)
+
+// where are the cases in which transactions meet, or the order of what they see matters.
+const where = "^(exclusion|waiting/(08|09|10-|12-(fifo|try))|cancellation/16|release|fencing/3[12]|ambiguity/34-[^l])"
+
+// TestConformance runs the whole suite at each level once, and at the strictest, where
+// servers differ the most, the rest of them too.
+func TestConformance(t *testing.T) {
+	for _, c := range []struct {
+		flavour, level string
+		opts           []conformance.Option
+	}{
+		{provision.MariaDB10, "READ-UNCOMMITTED", nil},
+		{provision.MariaDB10, "READ-COMMITTED", nil},
+		{provision.MariaDB11, "SERIALIZABLE", nil},
+		{provision.MariaDB10, "SERIALIZABLE", []conformance.Option{conformance.Only(where)}},
+		{provision.MySQL9, "SERIALIZABLE", []conformance.Option{conformance.Only(where)}},
+	} {
+		t.Run(c.flavour+"/"+c.level, func(t *testing.T) {
+			s := provision.NewMySQL(t, c.flavour, provision.Options{Args: append(provision.MySQLUnsynced(), "--transaction-isolation="+c.level)})
+			admin := provision.MySQLPool(t, s, nil)
+			conformance.Run(t, mysqltest.Harness(t, s, admin), c.opts...)
+			mysqltest.NoDeadlocks(t, admin)
+		})
+	}
+}

@@ -1,0 +1,16 @@
+// Package mysql_test runs the conformance suite against real MySQL and MariaDB
+// servers, and what only concerns those.
+package mysql_test
+
+import (
+	"testing"
+
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/provision"
+	_ "github.com/interlock-go/lock/mysqllock"
+)
+
+func TestMain(m *testing.M) {
+	conformance.WorkerMain() // processes that the suite kills and stops
+	provision.Main(m)
+}

@@ -1,0 +1,75 @@
+package mysql_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+	"github.com/interlock-go/lock/mysqllock"
+)
+
+// TestSettings wants what would break the protocol to be refused, and the rest to
+// do no harm.
+func TestSettings(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		bad := map[string]string{"autocommit": "0"}
+		if s.Flavour != provision.MySQL9 {
+			bad["sql_mode"] = "'SIMULTANEOUS_ASSIGNMENT'"
+		}
+		for name, value := range bad {
+			db := provision.MySQLPool(t, s, func(c *mysql.Config) { c.Params = map[string]string{name: value} })
+			if b, err := mysqllock.New(db); err == nil || !strings.Contains(err.Error(), strings.Trim(value+name, "'0")) && !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%s: want it refused by name, got %v, %v", name, value, b, err)
+			}
+		}
+		// A server whose defaults are odd, and which ends idle connections at once.
+		exec(t, admin, "SET GLOBAL autocommit=0", "SET GLOBAL sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'", "SET GLOBAL time_zone='-05:00'", "SET GLOBAL wait_timeout=1",
+			"SET GLOBAL innodb_flush_log_at_trx_commit=2")
+		c, err := lock.Open(t.Context(), s.URL(), lock.WithTTL(6*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		l, err := c.Mutex("odd").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _ := l.Token()
+		<-time.After(4500 * time.Millisecond) // two renewals, before each of which the connections are gone
+		if err := l.Check(t.Context()); err != nil {
+			t.Errorf("a hold while connections end: %v", err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		// The housekeeping of docs/backends/mysql.md, of rows however young.
+		exec(t, admin, "DELETE FROM interlock WHERE expires < 1000000 * (UNIX_TIMESTAMP() + 1) AND gone_until < 1000000 * UNIX_TIMESTAMP() AND queue = ''", "COMMIT")
+		var n int
+		if err := admin.QueryRow("SELECT COUNT(*) FROM interlock").Scan(&n); err != nil || n != 0 {
+			t.Errorf("housekeeping left %d rows, %v", n, err)
+		}
+		if l, err = c.Mutex("odd").Lock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if token, _ := l.Token(); token <= first {
+			t.Errorf("token %d after housekeeping, was %d", token, first)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b, err := suite.Open(t.Context(), s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if says := strings.Join(b.Capabilities().Caveats, "\n"); !strings.Contains(says, "innodb_flush_log_at_trx_commit=2") {
+			t.Errorf("caveats: want the server's flush setting named, got %s", says)
+		}
+		_ = b.Close(t.Context())
+	})
+}

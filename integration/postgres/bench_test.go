@@ -1,0 +1,37 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/integration/postgres/pgtest"
+	"github.com/interlock-go/lock/integration/provision"
+)
+
+// BenchmarkRaw is one row updated and committed by its key: the server's own cost.
+func BenchmarkRaw(b *testing.B) {
+	s := provision.NewPostgres(b, provision.Postgres15)
+	admin := pgtest.Admin(b, s)
+	if _, err := admin.Exec(b.Context(), "INSERT INTO guarded VALUES ('raw', 0)"); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := admin.Exec(b.Context(), "UPDATE guarded SET token = token + 1 WHERE name = 'raw'"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkUncontended(b *testing.B) {
+	s := provision.NewPostgres(b, provision.Postgres15)
+	l := open(b, pgtest.With(s, nil))
+	for b.Loop() {
+		g, err := l.TryAcquire(b.Context(), request("k", 10*time.Second))
+		if err == nil {
+			err = g.Release(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/postgres/pgtest"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+)
+
+func TestConformance(t *testing.T) {
+	for _, flavour := range provision.PostgresFlavours() {
+		t.Run(flavour, func(t *testing.T) {
+			s := provision.NewPostgres(t, flavour, provision.PostgresUnsynced)
+			h := pgtest.Harness(t, s, s, pgtest.Admin(t, s), nil)
+			h.OwnGoroutines = suite.OwnGoroutines
+			h.ClockWorker = provision.ClockWorker(t, conformance.Self(pgtest.With(s, nil)))
+			conformance.Run(t, h, conformance.RequireHooks(), suite.Keep(t),
+				conformance.Except("exclusion/02-foreign-holder", "nobody but this driver writes the table"))
+		})
+	}
+}
+
+// TestConformanceVariants runs what the way of connecting could change.
+func TestConformanceVariants(t *testing.T) {
+	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
+	admin := pgtest.Admin(t, s)
+	for name, params := range map[string]map[string]string{
+		"pool of one": {"pool_size": "1"},
+		"no listener": {"listen": "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := pgtest.Harness(t, s, s, admin, params)
+			h.Name += " " + name
+			conformance.Run(t, h, conformance.Only(pgtest.Some))
+		})
+	}
+}
+
+func setLevel(ctx context.Context, t *testing.T, admin *pgxpool.Pool, level string) {
+	t.Helper()
+	if _, err := admin.Exec(ctx, "ALTER DATABASE postgres SET default_transaction_isolation = '"+level+"'"); err != nil {
+		t.Fatal(err)
+	}
+}

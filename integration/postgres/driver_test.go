@@ -1,0 +1,329 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/postgres/pgtest"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+	"github.com/interlock-go/lock/pglock"
+)
+
+// server is the test's own, so it may run beside others: mostly it waits.
+func server(t *testing.T) (*provision.Server, *pgxpool.Pool) {
+	t.Parallel()
+	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
+	return s, pgtest.Admin(t, s)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sql(t *testing.T, admin *pgxpool.Pool, text string) {
+	t.Helper()
+	_, err := admin.Exec(t.Context(), text, pgx.QueryExecModeSimpleProtocol)
+	must(t, err)
+}
+
+func open(t testing.TB, url string) *pglock.Backend {
+	t.Helper()
+	b, err := suite.Open(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.(*pglock.Backend)
+}
+
+func request(key string, ttl time.Duration) backend.Request {
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	return backend.Request{Key: key, Owner: hex.EncodeToString(id[:]), TTL: ttl, Metadata: "who ü%41"}
+}
+
+// as is the URL with another user and its password.
+func as(url, user string) string { return strings.Replace(url, "postgres@", user+":topsecret@", 1) }
+
+func TestBadInputIsNamed(t *testing.T) {
+	s, admin := server(t)
+	sql(t, admin, `CREATE TABLE alien (name bytea PRIMARY KEY);
+		CREATE TABLE later (name bytea PRIMARY KEY); COMMENT ON TABLE later IS 'interlock lock table, schema 9';
+		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 1';
+		CREATE ROLE nobody LOGIN; CREATE ROLE reader LOGIN;
+		CREATE ROLE ro LOGIN; ALTER ROLE ro SET default_transaction_read_only = on`)
+	open(t, pgtest.With(s, nil)) // makes the table
+	sql(t, admin, "GRANT SELECT ON interlock TO reader")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	absent := free.Addr().String()
+	must(t, free.Close())
+	for name, c := range map[string]struct{ url, want string }{
+		"quote in table":    {pgtest.With(s, nil, "table", `a"; DROP TABLE interlock`), "letters, digits and underscores"},
+		"long table":        {pgtest.With(s, nil, "table", strings.Repeat("x", 64)), "at most 63"},
+		"colon in prefix":   {pgtest.With(s, nil, "prefix", "a:b"), "prefix"},
+		"sslmode":           {pgtest.With(s, nil, "sslmode", "maybe"), "verify-full"},
+		"unknown parameter": {pgtest.With(s, nil, "tabel", "x"), `"tabel": unknown`},
+		"no host":           {"postgres:///db", "host[:port]"},
+		"absent":            {as("postgres://postgres@"+absent+"/postgres?sslmode=disable", "u"), absent},
+		"no table":          {pgtest.With(s, nil, "table", "missing", "create", "false"), `the table "missing" is missing`},
+		"no schema":         {pgtest.With(s, nil, "table", "nowhere.locks"), "3F000"},
+		"alien table":       {pgtest.With(s, nil, "table", "alien"), "not of this driver"},
+		"newer table":       {pgtest.With(s, nil, "table", "later"), "schema 9"},
+		"half a table":      {pgtest.With(s, nil, "table", "half"), "another version"},
+		"may not create":    {as(pgtest.With(s, nil, "table", "other"), "nobody"), "CREATE on the schema"},
+		"may not read":      {as(pgtest.With(s, nil), "nobody"), "privileges needed"},
+		"wrong database":    {strings.Replace(pgtest.With(s, nil), "/postgres?", "/nosuch?", 1), "nosuch"},
+		"read-only":         {as(pgtest.With(s, nil, "table", "ro"), "ro"), "read-only"},
+	} {
+		start := time.Now()
+		b, err := suite.Open(t.Context(), c.url)
+		if err == nil {
+			_ = b.Close(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "topsecret") {
+			t.Errorf("%s: want an error that says %q and no password, got %v", name, c.want, err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%s: took %v", name, took)
+		}
+	}
+	b := open(t, as(pgtest.With(s, nil), "reader"))
+	if _, err := b.TryAcquire(t.Context(), request("k", time.Second)); err == nil || errors.Is(err, backend.ErrUncertain) || !strings.Contains(err.Error(), "INSERT and UPDATE") {
+		t.Errorf("acquire with a user who may only read: want the privileges named, got %v", err)
+	}
+	var tables int
+	must(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE tablename IN ('other', 'missing', 'ro')").Scan(&tables))
+	if tables != 0 {
+		t.Errorf("%d tables were made by what failed", tables)
+	}
+}
+
+func TestConcurrentCreation(t *testing.T) {
+	s, admin := server(t)
+	sql(t, admin, "CREATE SCHEMA deep")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			b, err := suite.Open(t.Context(), pgtest.With(s, nil, "table", "deep.Locks"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = b.Close(t.Context())
+		})
+	}
+	wg.Wait()
+}
+
+// TestLeastPrivileges does everything with what docs/backends/postgresql.md grants.
+func TestLeastPrivileges(t *testing.T) {
+	s, admin := server(t)
+	schema, err := pglock.Schema("locks.interlock")
+	must(t, err)
+	sql(t, admin, `CREATE SCHEMA locks; `+schema+`; CREATE ROLE app LOGIN;
+		GRANT USAGE ON SCHEMA locks TO app; GRANT SELECT, INSERT, UPDATE ON locks.interlock TO app`)
+	url := as(pgtest.With(s, nil, "table", "locks.interlock", "create", "false"), "app")
+	a, b := open(t, url), open(t, url)
+	req := request("k", 10*time.Second)
+	g, err := a.TryAcquire(t.Context(), req)
+	must(t, err)
+	got := waitFor(t, b, request("k", 10*time.Second))
+	must(t, g.Renew(t.Context(), 10*time.Second))
+	info, err := a.Inspect(t.Context(), "k")
+	must(t, err)
+	if info.Holder == nil || info.Holder.Metadata != req.Metadata || len(info.Waiters) != 1 || info.Waiters[0].Metadata != req.Metadata {
+		t.Errorf("Inspect: got %+v", info)
+	}
+	must(t, g.Release(t.Context()))
+	next := <-got
+	must(t, next.err)
+	if next.g.Token() <= g.Token() {
+		t.Errorf("tokens %d, %d", g.Token(), next.g.Token())
+	}
+	if h, err := a.Break(t.Context(), "k"); err != nil || h == nil {
+		t.Errorf("Break: %v, %v", h, err)
+	}
+	must(t, a.Abandon(t.Context(), request("never", time.Second)))
+	must(t, a.Ping(t.Context()))
+	tx, err := admin.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if err := a.Guard(t.Context(), tx, "k", req.Owner, g.Token()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("Guard of a broken grant: want ErrLost, got %v", err)
+	}
+}
+
+type outcome struct {
+	g   backend.Grant
+	err error
+}
+
+// waitFor returns when the attempt waits.
+func waitFor(t testing.TB, b *pglock.Backend, req backend.Request) <-chan outcome {
+	t.Helper()
+	waits, got := make(chan struct{}, 1), make(chan outcome, 1)
+	req.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
+	go func() { g, err := b.Acquire(t.Context(), req); got <- outcome{g, err} }()
+	select {
+	case <-waits:
+	case o := <-got:
+		t.Fatalf("Acquire: want it to wait, got %v", o.err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("Acquire: want OnWait called")
+	}
+	return got
+}
+
+// TestGuard: a stale holder cannot commit, and nobody gets the lock while a
+// guarded transaction runs.
+func TestGuard(t *testing.T) {
+	s, admin := server(t)
+	a := open(t, pgtest.With(s, nil))
+	req := request("k", 500*time.Millisecond)
+	g, err := a.TryAcquire(t.Context(), req)
+	must(t, err)
+	tx, err := admin.Begin(t.Context())
+	must(t, err)
+	must(t, a.Guard(t.Context(), tx, "k", req.Owner, g.Token()))
+	next := make(chan time.Time, 1)
+	go func() {
+		other := request("k", 10*time.Second)
+		if _, err := a.Acquire(t.Context(), other); err != nil {
+			t.Error(err)
+		}
+		next <- time.Now()
+	}()
+	select {
+	case <-next:
+		t.Error("the lock was granted while a guarded transaction ran")
+	case <-time.After(time.Second): // the lease has ended for long
+	}
+	committed := time.Now()
+	must(t, tx.Commit(t.Context()))
+	select {
+	case at := <-next:
+		if at.Before(committed) {
+			t.Error("granted before the commit")
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("not granted after the guarded transaction")
+	}
+	tx, err = admin.Begin(t.Context())
+	must(t, err)
+	if err := a.Guard(t.Context(), tx, "k", req.Owner, g.Token()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("Guard with a stale grant: want ErrLost, got %v", err)
+	}
+	must(t, tx.Rollback(t.Context()))
+}
+
+// TestKilledConnections ends all connections of the clients at each step.
+func TestKilledConnections(t *testing.T) {
+	s, admin := server(t)
+	a, b := open(t, pgtest.With(s, nil)), open(t, pgtest.With(s, nil, "pool_size", "2"))
+	kill := func() {
+		t.Helper()
+		sql(t, admin, "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity WHERE application_name = '' AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND query LIKE '%interlock%'")
+	}
+	retry := func(what string, f func() error) {
+		t.Helper()
+		var err error
+		for range 12 { // one for each connection of the pools
+			if err = f(); err == nil {
+				return
+			}
+			if errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrLocked) {
+				break
+			}
+		}
+		t.Fatalf("%s with killed connections: %v", what, err)
+	}
+	for round := range 3 {
+		key := fmt.Sprint("k", round)
+		kill()
+		req := request(key, 20*time.Second)
+		var g backend.Grant
+		retry("TryAcquire", func() (err error) { g, err = a.TryAcquire(t.Context(), req); return err })
+		got := waitFor(t, b, request(key, 20*time.Second))
+		kill()
+		retry("Renew", func() error { return g.Renew(t.Context(), 20*time.Second) })
+		kill()
+		retry("Release", func() error { return g.Release(t.Context()) })
+		start := time.Now()
+		select {
+		case o := <-got:
+			must(t, o.err)
+			t.Logf("handed over %v after the release", time.Since(start))
+			retry("Release", func() error { return o.g.Release(t.Context()) })
+		case <-time.After(10 * time.Second):
+			t.Fatal("the waiter was not granted after its connections were killed")
+		}
+	}
+}
+
+// TestSweep: rows long unused go, and tokens still rise.
+func TestSweep(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil))
+	tokens := map[string]uint64{}
+	for _, key := range []string{"old", "held", "recent"} {
+		g, err := b.TryAcquire(t.Context(), request(key, time.Hour))
+		must(t, err)
+		tokens[key] = g.Token()
+		if key != "held" {
+			must(t, g.Release(t.Context()))
+		}
+	}
+	sql(t, admin, `UPDATE interlock SET granted = granted - interval '2 hours', token = token - 7200000000 WHERE name <> 'lock:recent'`)
+	n, err := b.Sweep(t.Context(), time.Hour)
+	must(t, err)
+	if n != 1 {
+		t.Errorf("rows deleted: want 1, got %d", n)
+	}
+	g, err := b.TryAcquire(t.Context(), request("old", time.Second))
+	must(t, err)
+	if g.Token() <= tokens["old"] {
+		t.Errorf("token after a sweep: %d after %d", g.Token(), tokens["old"])
+	}
+}
+
+// TestLateRequestIsRefused: a request of an abandoned attempt that the server
+// executes late must not succeed, with or without a row at the time.
+func TestLateRequestIsRefused(t *testing.T) {
+	s, _ := server(t)
+	b := open(t, pgtest.With(s, nil))
+	for _, used := range []bool{false, true} {
+		key := fmt.Sprint("late", used)
+		if used {
+			g, err := b.TryAcquire(t.Context(), request(key, time.Second))
+			must(t, err)
+			must(t, g.Release(t.Context()))
+		}
+		req := request(key, time.Hour)
+		must(t, b.Abandon(t.Context(), req))
+		if g, err := b.TryAcquire(t.Context(), req); err == nil || errors.Is(err, backend.ErrLocked) {
+			t.Errorf("used before: %v: late request: got %v, %v", used, g, err)
+		}
+		g, err := b.TryAcquire(t.Context(), request(key, time.Second))
+		must(t, err)
+		must(t, g.Release(t.Context()))
+	}
+}

@@ -1,0 +1,267 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/postgres/pgtest"
+	"github.com/interlock-go/lock/integration/provision"
+)
+
+// TestSurvivesPowerCut ends the server at once after each reply that promises a lock to
+// somebody, with a default by which it would not have been on disk yet.
+func TestSurvivesPowerCut(t *testing.T) {
+	t.Parallel()
+	s := provision.NewPostgres(t, provision.Postgres15, "synchronous_commit=off", "wal_writer_delay=10s")
+	admin := pgtest.Admin(t, s)
+	a, b := open(t, pgtest.With(s, nil)), open(t, pgtest.With(s, nil))
+	cut := func() {
+		t.Helper()
+		must(t, s.Kill())
+		must(t, s.Restart(t.Context()))
+	}
+	holder := func(want string, least time.Duration) {
+		t.Helper()
+		var info backend.Info
+		var err error
+		for range 10 { // the pool's connections are gone
+			if info, err = a.Inspect(t.Context(), "k"); err == nil {
+				break
+			}
+		}
+		must(t, err)
+		if h := info.Holder; h == nil || h.Owner != want || h.Left < least {
+			t.Errorf("after the restart: want %s to hold for %v or more, got %+v", want, least, h)
+		}
+	}
+	first := request("k", 10*time.Minute)
+	g, err := a.TryAcquire(t.Context(), first)
+	must(t, err)
+	cut()
+	holder(first.Owner, 5*time.Minute)
+	for range 10 {
+		if err = g.Renew(t.Context(), 10*time.Hour); err == nil {
+			break
+		}
+	}
+	must(t, err)
+	cut()
+	holder(first.Owner, 5*time.Hour)
+
+	for what, end := range map[string]func() error{
+		"Release": func() error { return g.Release(t.Context()) },
+		"Break":   func() error { _, err := a.Break(t.Context(), "k"); return err },
+	} {
+		second := request("k", 10*time.Minute)
+		got := waitFor(t, b, second)
+		must(t, end())
+		o := <-got
+		if o.err != nil {
+			t.Fatalf("%s: %v", what, o.err)
+		}
+		cut()
+		var owner string // its claim of 3 s may be over
+		must(t, eventually(func() error {
+			return admin.QueryRow(t.Context(), "SELECT owner FROM interlock").Scan(&owner)
+		}))
+		if owner != second.Owner {
+			t.Errorf("%s and a restart: want it handed over to %s, got %s", what, second.Owner, owner)
+		}
+		_ = o.g.Release(t.Context())
+		must(t, eventually(func() error { g, err = a.TryAcquire(t.Context(), request("k", time.Minute)); return err }))
+	}
+}
+
+// TestKeep: a grant can be left to expire sooner, and the first waiter is told.
+func TestKeep(t *testing.T) {
+	s, _ := server(t)
+	a, b := open(t, pgtest.With(s, nil)), open(t, pgtest.With(s, nil))
+	g, err := a.TryAcquire(t.Context(), request("k", time.Hour))
+	must(t, err)
+	got := waitFor(t, b, request("k", time.Minute))
+	must(t, g.Renew(t.Context(), time.Second)) // never shortens
+	info, err := a.Inspect(t.Context(), "k")
+	must(t, err)
+	if info.Holder == nil || info.Holder.Left < 50*time.Minute {
+		t.Errorf("a renewal to less: got %+v", info.Holder)
+	}
+	kept := time.Now()
+	must(t, g.(backend.Keeper).Keep(t.Context(), 1500*time.Millisecond))
+	select {
+	case o := <-got:
+		must(t, o.err)
+		if after := time.Since(kept); after < 1500*time.Millisecond {
+			t.Errorf("granted after %v of the 1.5 s that it was to be kept", after)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the waiter was not told that the lease ends sooner")
+	}
+	if err := g.(backend.Keeper).Keep(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("Keep of a grant that is gone: want ErrLost, got %v", err)
+	}
+}
+
+// TestAge is for how long the holder has been there, and starts anew with the next.
+func TestAge(t *testing.T) {
+	s, _ := server(t)
+	b := open(t, pgtest.With(s, nil))
+	age := func() time.Duration {
+		info, err := b.Inspect(t.Context(), "k")
+		must(t, err)
+		return info.Holder.Age
+	}
+	begun := time.Now()
+	g, err := b.TryAcquire(t.Context(), request("k", time.Minute))
+	must(t, err)
+	granted := time.Now()
+	time.Sleep(300 * time.Millisecond) // what is measured
+	must(t, g.Renew(t.Context(), time.Minute))
+	if least, got, most := time.Since(granted), age(), time.Since(begun); got < least || got > most {
+		t.Errorf("age: want %v to %v, got %v", least, most, got)
+	}
+	got := waitFor(t, b, request("k", time.Minute))
+	released := time.Now()
+	must(t, g.Release(t.Context()))
+	must(t, (<-got).err)
+	if got, most := age(), time.Since(released); got > most {
+		t.Errorf("age of the next holder: want at most %v, got %v", most, got)
+	}
+}
+
+// refusesToGrant wants plain errors from a server that cannot write, and the lock
+// g of key "held" left alone.
+func refusesToGrant(t *testing.T, b backend.Backend, g backend.Grant, says string) {
+	t.Helper()
+	for _, key := range []string{"free", "held"} {
+		got, err := b.TryAcquire(t.Context(), request(key, time.Minute))
+		if got != nil || err == nil || errors.Is(err, backend.ErrUncertain) || errors.Is(err, backend.ErrLocked) || !strings.Contains(err.Error(), says) {
+			t.Errorf("TryAcquire of %s: want a plain error that says %q, got %v, %v", key, says, got, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		got, err = b.(backend.Waiter).Acquire(ctx, request(key, time.Minute))
+		cancel()
+		if got != nil || err == nil {
+			t.Errorf("Acquire of %s: want an error, got %v, %v", key, got, err)
+		}
+	}
+	for what, err := range map[string]error{"Renew": g.Renew(t.Context(), time.Minute), "Release": g.Release(t.Context())} {
+		if err == nil || errors.Is(err, backend.ErrLost) {
+			t.Errorf("%s: want an error that says nothing of a loss, got %v", what, err)
+		}
+	}
+}
+
+func worksAgain(t *testing.T, b backend.Backend, g backend.Grant) {
+	t.Helper()
+	must(t, g.Renew(t.Context(), time.Minute))
+	next, err := b.TryAcquire(t.Context(), request("free", time.Minute))
+	must(t, err)
+	must(t, next.Release(t.Context()))
+	must(t, g.Release(t.Context()))
+}
+
+func TestReadOnly(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil, "pool_size", "1"))
+	g, err := b.TryAcquire(t.Context(), request("held", time.Hour))
+	must(t, err)
+	probes := 0
+	readOnly := func(on string) {
+		_, err := admin.Exec(t.Context(), "ALTER SYSTEM SET default_transaction_read_only = "+on)
+		must(t, err)
+		_, err = admin.Exec(t.Context(), "SELECT pg_reload_conf()")
+		must(t, err)
+		must(t, eventually(func() error { // each session looks at it between its statements, some time after the signal
+			probes++
+			probe, err := b.TryAcquire(t.Context(), request(fmt.Sprint("probe ", probes), time.Minute))
+			if err == nil {
+				err = probe.Release(t.Context())
+			}
+			if refused := err != nil; refused != (on == "on") {
+				return fmt.Errorf("read-only is not %s yet: %v", on, err)
+			}
+			return nil
+		}))
+	}
+	readOnly("on")
+	refusesToGrant(t, b, g, "connect to the primary")
+	_, err = admin.Exec(t.Context(), "SET default_transaction_read_only = off")
+	must(t, err)
+	_, err = admin.Exec(t.Context(), "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE")
+	must(t, err)
+	readOnly("off")
+	worksAgain(t, b, g)
+}
+
+// TestStandby: a server in recovery grants nothing; promoted, it goes on with what
+// it knows.
+func TestStandby(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil, "pool_size", "1"))
+	g, err := b.TryAcquire(t.Context(), request("held", time.Hour))
+	must(t, err)
+	must(t, provision.RestartAsStandby(t, s))
+	_ = b.Ping(t.Context()) // the old connection
+	refusesToGrant(t, b, g, "connect to the primary")
+	must(t, eventually(func() error {
+		_, err := admin.Exec(t.Context(), "SELECT pg_promote(true, 30)")
+		return err
+	}))
+	worksAgain(t, b, g)
+}
+
+// TestNoSpace: the server cannot make the table any larger.
+func TestNoSpace(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil, "pool_size", "1", "application_name", "full"))
+	var bytes, pid int
+	must(t, b.Ping(t.Context()))
+	must(t, admin.QueryRow(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = 'full'").Scan(&pid))
+	// more than a segment of the log, which must still be written
+	sql(t, admin, "INSERT INTO interlock (name, token) SELECT ('filler ' || i)::bytea, 1 FROM generate_series(1, 200000) i")
+	must(t, admin.QueryRow(t.Context(), "SELECT pg_relation_size('interlock')").Scan(&bytes))
+	if bytes < 17<<20 {
+		t.Fatalf("the table has %d bytes", bytes)
+	}
+	args := []string{"prlimit", "--pid", fmt.Sprint(pid), fmt.Sprintf("--fsize=%d", 17<<20)}
+	if os.Getuid() == 0 { // root without all its powers may not, the process's own user may
+		args = append([]string{"setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"}, args...)
+	}
+	limit := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	if out, err := limit.CombinedOutput(); err != nil || !strings.HasPrefix(s.Source, "binary") {
+		t.Skipf("cannot limit the files of %s: %v %s", s.Source, err, out)
+	}
+	for i := range 1000 { // there may be room on the last page
+		key := fmt.Sprint("k", i)
+		g, err := b.TryAcquire(t.Context(), request(key, time.Minute))
+		if err == nil {
+			must(t, g.Release(t.Context()))
+			continue
+		}
+		if errors.Is(err, backend.ErrUncertain) || !strings.Contains(err.Error(), "extend file") {
+			t.Errorf("want a plain error that says that a file cannot be made larger, got %v", err)
+		}
+		info, err := b.Inspect(t.Context(), key)
+		if err != nil || info.Holder != nil {
+			t.Errorf("after it: want the lock free, got %+v, %v", info.Holder, err)
+		}
+		return
+	}
+	t.Error("want an error, got 1000 locks")
+}
+
+// eventually tries for some time.
+func eventually(try func() error) error {
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if err := try(); err == nil || time.Since(begun) > 20*time.Second {
+			return err
+		}
+	}
+}

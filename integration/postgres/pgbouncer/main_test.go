@@ -1,0 +1,16 @@
+// Package pgbouncer_test runs the conformance suite against PostgreSQL behind
+// PgBouncer in transaction mode: in a package of its own, so beside that without it.
+package pgbouncer_test
+
+import (
+	"testing"
+
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/provision"
+	_ "github.com/interlock-go/lock/pglock"
+)
+
+func TestMain(m *testing.M) {
+	conformance.WorkerMain() // processes that the suite kills and stops
+	provision.Main(m)
+}

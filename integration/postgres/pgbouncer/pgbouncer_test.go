@@ -1,0 +1,219 @@
+package pgbouncer_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/postgres/pgtest"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+	"github.com/interlock-go/lock/pglock"
+)
+
+// TestConformance knows nothing of the pooler: the driver finds out.
+func TestConformance(t *testing.T) {
+	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
+	front := provision.NewPgBouncer(t, s)
+	h := pgtest.Harness(t, s, front, pgtest.Admin(t, s), nil)
+	h.Name = "postgres behind PgBouncer"
+	h.OwnGoroutines = suite.OwnGoroutines
+	h.ClockWorker = provision.ClockWorker(t, conformance.Self(pgtest.With(front, nil)))
+	conformance.Run(t, h, conformance.RequireHooks(), suite.Keep(t),
+		conformance.Except("exclusion/02-foreign-holder", "nobody but this driver writes the table"))
+}
+
+// TestConformanceListening is told where to listen.
+func TestConformanceListening(t *testing.T) {
+	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
+	front := provision.NewPgBouncer(t, s)
+	h := pgtest.Harness(t, s, front, pgtest.Admin(t, s), map[string]string{"listen": s.Addr()})
+	h.Name = "postgres behind PgBouncer, listening"
+	conformance.Run(t, h, conformance.Only(pgtest.Some+"|^waiting/1[13]|^capabilities"))
+}
+
+// TestRecognised: how waiters wake is found out at opening, and declared.
+func TestRecognised(t *testing.T) {
+	s := provision.NewPostgres(t, provision.Postgres15)
+	transaction, session := provision.NewPgBouncer(t, s), provision.NewPgBouncer(t, s, "pool_mode=session")
+	other := provision.NewPostgres(t, provision.Postgres15)
+	for name, c := range map[string]struct {
+		front  *provision.Server
+		listen string
+		wake   backend.Wake
+	}{
+		"none":                    {s, "true", backend.WakePush},
+		"transaction":             {transaction, "true", backend.WakePoll},
+		"transaction, told so":    {transaction, "false", backend.WakePoll},
+		"transaction, direct":     {transaction, s.Addr(), backend.WakePush},
+		"session":                 {session, "true", backend.WakePush},
+		"none, and needless":      {s, s.Addr(), backend.WakePush},
+		"direct but another":      {transaction, other.Addr(), 0},
+		"direct but the pooler":   {transaction, transaction.Addr(), 0},
+		"direct but nobody there": {transaction, "127.0.0.1:1", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := suite.Open(t.Context(), pgtest.With(c.front, nil, "listen", c.listen))
+			if c.wake == 0 {
+				if err == nil || !strings.Contains(err.Error(), c.listen) {
+					t.Errorf("want an error that names %s, got %v", c.listen, err)
+				}
+				if err == nil {
+					_ = b.Close(t.Context())
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Capabilities().Wake; got != c.wake {
+				t.Errorf("wake: want %v, got %v", c.wake, got)
+			}
+			client, err := lock.New(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			handOver(t, client)
+		})
+	}
+}
+
+// TestPoolerComesBetween: what was heard at opening is heard no more, and who waits
+// asks from then on.
+func TestPoolerComesBetween(t *testing.T) {
+	s := provision.NewPostgres(t, provision.Postgres15)
+	session, transaction := provision.NewPgBouncer(t, s, "pool_mode=session"), provision.NewPgBouncer(t, s)
+	road := &road{to: session.Addr()}
+	cfg, err := pgxpool.ParseConfig(pgtest.With(session, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.DialFunc = road.dial
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	b, err := pglock.New(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wake := b.Capabilities().Wake; wake != backend.WakePush {
+		t.Fatalf("wake through a pooler of sessions: want push, got %v", wake)
+	}
+	waits := make(chan struct{}, 1)
+	c, err := lock.New(b, lock.WithTTL(5*time.Minute), lock.WithObserver(&lock.Observer{
+		Waiting: func(context.Context, lock.Event) { waits <- struct{}{} },
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	other, err := lock.Open(ctx, pgtest.With(s, nil), lock.WithTTL(5*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(ctx)
+	for _, when := range []string{"while somebody waits", "before"} {
+		l, err := other.Mutex("k").Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := make(chan error, 1)
+		go func() {
+			l, err := c.Mutex("k").Lock(ctx)
+			if err == nil {
+				err = l.Unlock(ctx)
+			}
+			next <- err
+		}()
+		<-waits
+		if when != "before" {
+			road.move(transaction.Addr())
+		}
+		if err := l.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-next; err != nil {
+			t.Errorf("moved %s: %v", when, err)
+		}
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// road is the way to a pooler, or to another one.
+type road struct {
+	mu    sync.Mutex
+	to    string
+	conns []net.Conn
+}
+
+func (r *road) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := new(net.Dialer).DialContext(ctx, network, r.to)
+	if err == nil {
+		r.conns = append(r.conns, c)
+	}
+	return c, err
+}
+
+// move ends all connections; the next ones lead to another address.
+func (r *road) move(to string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = to
+	for _, c := range r.conns {
+		_ = c.Close()
+	}
+}
+
+// handOver makes a waiter the holder, and closes the client.
+func handOver(t *testing.T, c *lock.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	l, err := c.Mutex("k").Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan error, 1)
+	go func() {
+		l, err := c.Mutex("k").Lock(ctx)
+		if err == nil {
+			err = l.Unlock(ctx)
+		}
+		next <- err
+	}()
+	for {
+		info, err := c.Inspect(ctx, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(info.Waiters) > 0 {
+			break
+		}
+	}
+	if err := l.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,166 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/redislock"
+)
+
+// service is a set of servers that fails over, as the tests of it need it. Its clients
+// are opened with short timeouts, since a server that hangs costs them one.
+type service struct {
+	t    *testing.T
+	url  string
+	copy int // replicas that a master has
+	// master is the one that serves the names of the test, as the servers say it
+	master func() *provision.Server
+	// channels is a pattern of what one who waits for the name subscribes to, and count counts those
+	channels func(name string) string
+	count    func(ctx context.Context, admin *goredis.Client, pattern string) *goredis.StringSliceCmd
+}
+
+const (
+	failoverTTL  = 20 * time.Second // outlasts a failover on a slow machine
+	shortParams  = "?dial_timeout=1s&read_timeout=1s&ttl=20s"
+	shortLiveTTL = time.Second // does not: a master is given up after that time at the earliest
+)
+
+// inStep returns when the replicas have what the master has.
+func (s *service) inStep(name string) {
+	s.t.Helper()
+	admin := adminOf(s.t, s.master().Addr())
+	eventually(s.t, "the replicas acknowledge", func() bool {
+		must(s.t, admin.Set(s.t.Context(), "{"+redislock.Key("lock", name)+"}:in-step", "?", time.Minute).Err())
+		return admin.Wait(s.t.Context(), s.copy, time.Second).Val() >= int64(s.copy)
+	})
+}
+
+// wait lets a client of its own wait for the name. It holds something else meanwhile,
+// and so has requests that fail when the master does.
+func (s *service) wait(name string, leases chan<- *lock.Lease) {
+	s.t.Helper()
+	c := open(s.t, s.url)
+	before := s.waiters(c, name)
+	tryLock(s.t, c, fmt.Sprint(name, "/", before))
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+		defer cancel()
+		l, err := c.Mutex(name).Lock(ctx)
+		if err != nil {
+			s.t.Errorf("waiting for %s: %v", name, err)
+		}
+		leases <- l
+	}()
+	eventually(s.t, "it waits", func() bool { return s.waiters(c, name) > before })
+}
+
+func (s *service) waiters(c *lock.Client, name string) int {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Second)
+	defer cancel()
+	i, err := c.Inspect(ctx, name)
+	if err != nil {
+		return -1
+	}
+	return len(i.Waiters)
+}
+
+// failover lets a lock be held and waited for while its master fails: what can be
+// kept is kept, whoever waited waits again and is told of its turn, and what is lost
+// is known to be lost before another holds it. outage is set if the master is missing
+// for longer than the short lease.
+func (s *service) failover(name string, outage bool, fail func(master *provision.Server)) {
+	t := s.t
+	holder := open(t, s.url)
+	long := tryLock(t, holder, name)
+	forgotten := tryLock(t, holder, "{"+name+"}")
+	queue, successor := make(chan *lock.Lease, 2), make(chan *lock.Lease, 1)
+	s.wait(name, queue)
+	s.wait(name, queue)
+	s.inStep(name)
+	var short *lock.Lease
+	shortName := name + "/short"
+	if outage {
+		short = tryLock(t, holder, shortName, lock.WithTTL(shortLiveTTL))
+		s.wait(shortName, successor)
+	}
+
+	old, start := s.master(), time.Now()
+	fail(old)
+	eventually(t, "another is master", func() bool { m := s.master(); return m != nil && m != old })
+	promoted := s.master()
+	t.Logf("%s: another is master after %v", name, time.Since(start).Round(time.Millisecond))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	eventually(t, "the holder follows", func() bool {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return long.Check(ctx) == nil
+	})
+	follows := time.Now()
+	t.Logf("%s: the holder follows after %v", name, time.Since(start).Round(time.Millisecond))
+	if outage {
+		l := s.next(successor)
+		if err := short.Err(); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("a successor was granted while the lease that could not be renewed said %v", err)
+		}
+		must(t, l.Unlock(ctx))
+		if err := short.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("unlock of the lost one: %v", err)
+		}
+	}
+	// as if it had not been replicated; the old master may serve for a moment more
+	admin := adminOf(t, promoted.Addr())
+	eventually(t, "what the new master does not know is lost", func() bool {
+		must(t, admin.Del(ctx, redislock.Key("lock", forgotten.Name())).Err())
+		return errors.Is(forgotten.Check(ctx), lock.ErrLost)
+	})
+	eventually(t, "the waiters are in the queue and listen at the new master", func() bool {
+		return s.waiters(holder, name) == 2 && len(s.count(ctx, admin, s.channels(name)).Val()) >= 2
+	})
+	if late := time.Since(follows); late > failoverTTL/2 { // less than until they ask unasked
+		t.Errorf("%s: the waiters were back %v after the holder", name, late)
+	}
+	t.Logf("%s: the waiters follow after %v", name, time.Since(start).Round(time.Millisecond))
+	last, _ := long.Token()
+	must(t, long.Unlock(ctx))
+	for range 2 {
+		freed := time.Now()
+		l := s.next(queue)
+		if late := time.Since(freed); late > failoverTTL/2 {
+			t.Errorf("%s: granted %v after it was free: not told, but asked", name, late)
+		}
+		token, _ := l.Token()
+		if token <= last {
+			t.Errorf("%s: token %d after %d", name, token, last)
+		}
+		last = token
+		select {
+		case <-queue:
+			t.Errorf("%s: two at once", name)
+		default:
+		}
+		must(t, l.Unlock(ctx))
+	}
+}
+
+func (s *service) next(leases <-chan *lock.Lease) *lock.Lease {
+	s.t.Helper()
+	select {
+	case l := <-leases:
+		if l == nil {
+			s.t.FailNow()
+		}
+		return l
+	case <-time.After(2 * patience):
+		s.t.Fatal("no grant")
+		return nil
+	}
+}

@@ -1,0 +1,90 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/interlock-go/lock"
+)
+
+// records keeps what is logged of nodes.
+type records struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (*records) Enabled(context.Context, slog.Level) bool { return true }
+func (r *records) WithAttrs([]slog.Attr) slog.Handler     { return r }
+func (r *records) WithGroup(string) slog.Handler          { return r }
+func (r *records) Handle(_ context.Context, rec slog.Record) error {
+	if strings.Contains(rec.Message, "redlock node") {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.said = append(r.said, rec.Level.String()+" "+rec.Message)
+	}
+	return nil
+}
+
+func (r *records) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.said)
+}
+
+// allVote is an error while a node was last said not to vote.
+func (r *records) allVote() error {
+	out := map[string]bool{}
+	for _, s := range r.all() {
+		_, rest, _ := strings.Cut(s, "redlock node ")
+		node, state, _ := strings.Cut(rest, " ")
+		out[node] = state == "does not vote"
+	}
+	for node, is := range out {
+		if is {
+			return fmt.Errorf("%s does not vote", node)
+		}
+	}
+	return nil
+}
+
+// TestOutageIsLoggedOnce whatever is done while it lasts.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel() // mostly it waits
+	s := newSet(t)
+	h := &records{}
+	c, l := s.client(lock.WithLogger(slog.New(h)))
+	cycles := func() {
+		for range 30 {
+			l, err := c.Mutex("k").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cycles()
+	l.proxies[2].Cut()
+	cycles()
+	l.Heal()
+	want := []string{
+		"WARN lock: redlock node " + l.proxies[2].Addr() + " does not vote",
+		"INFO lock: redlock node " + l.proxies[2].Addr() + " votes again",
+	}
+	s.eventually(t, patience, "the end of the outage is logged", func() error {
+		cycles()
+		if len(h.all()) < 2 {
+			return fmt.Errorf("%q", h.all())
+		}
+		return nil
+	})
+	if got := h.all(); !slices.Equal(got, want) {
+		t.Errorf("log: want %q, got %q", want, got)
+	}
+}

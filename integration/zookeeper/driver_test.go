@@ -1,0 +1,410 @@
+package zookeeper_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+	"github.com/interlock-go/lock/zklock"
+)
+
+// TestDriver is what the suite does not know of ZooKeeper, on every version.
+func TestDriver(t *testing.T) {
+	for _, flavour := range provision.ZooKeeperFlavours() {
+		t.Run(flavour, func(t *testing.T) {
+			s := provision.NewZooKeeper(t, flavour)
+			count := newCounter(t, s.Addr())
+			for name, test := range map[string]func(*testing.T, string, *zk.Conn){
+				"foreign children":    foreignChildren,
+				"sequence past wrap":  pastWrap,
+				"permissions":         permissions,
+				"bad input":           badInput,
+				"guard":               guarded,
+				"own connection":      ownConnection,
+				"try leaves nothing":  tryLeavesNothing,
+				"create not answered": createNotAnswered,
+				"tls":                 overTLS,
+			} {
+				t.Run(name, func(t *testing.T) { test(t, s.Addr(), admin(t, []string{s.Addr()})) })
+			}
+			t.Run("own session expires", func(t *testing.T) { ownSessionExpires(t, count) })
+		})
+	}
+}
+
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// makeNode uses a name once, so that its node is there.
+func makeNode(t *testing.T, c *lock.Client, name string) {
+	t.Helper()
+	l, err := c.Mutex(name).TryLock(t.Context())
+	if err == nil {
+		err = l.Unlock(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func foreignChildren(t *testing.T, addr string, conn *zk.Conn) {
+	c := client(t, "zk://"+addr, 5*time.Second)
+	makeNode(t, c, "foreign")
+	for _, n := range []string{"lock-0000000000", "note", "_c_0123-lock-0000000001"} {
+		must[string](t)(conn.Create(node("foreign")+"/"+n, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)))
+	}
+	l := must[*lock.Lease](t)(c.Mutex("foreign").Lock(t.Context()))
+	other := client(t, "zk://"+addr, 5*time.Second)
+	if _, err := other.Mutex("foreign").TryLock(t.Context()); !errors.Is(err, lock.ErrLocked) {
+		t.Errorf("a held key with foreign children: got %v", err)
+	}
+	info := must[backend.Info](t)(c.Inspect(t.Context(), "foreign"))
+	if info.Holder == nil || info.Holder.Owner != l.Owner() || len(info.Waiters) > 0 {
+		t.Errorf("got %+v", info)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if h := must[*backend.Holder](t)(c.Break(t.Context(), "foreign")); h != nil {
+		t.Errorf("Break of a free key with foreign children: got %+v", h)
+	}
+}
+
+// pastWrap makes a queue as it stands when the sequence has passed the greatest
+// int32, which no test can wait for.
+func pastWrap(t *testing.T, addr string, conn *zk.Conn) {
+	c := client(t, "zk://"+addr, 5*time.Second)
+	makeNode(t, c, "wrap")
+	var want []string
+	for i, seq := range []string{"2147483646", "2147483647", "-2147483648", "-2147483647"} {
+		owner := strings.Repeat(fmt.Sprint(9-i), 32)
+		want = append(want, owner)
+		must[string](t)(conn.Create(node("wrap")+"/"+owner+"-"+seq, []byte("by hand"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))
+	}
+	for len(want) > 0 {
+		info := must[backend.Info](t)(c.Inspect(t.Context(), "wrap"))
+		got := []string{info.Holder.Owner}
+		for _, w := range info.Waiters {
+			got = append(got, w.Owner)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		if h := must[*backend.Holder](t)(c.Break(t.Context(), "wrap")); h == nil || h.Owner != want[0] {
+			t.Fatalf("broke %+v, want %s", h, want[0])
+		}
+		want = want[1:]
+	}
+}
+
+func permissions(t *testing.T, addr string, conn *zk.Conn) {
+	must[string](t)(conn.Create("/secured", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)))
+	url := "zk://me:se%2Fcret@" + addr + "/secured?auth=digest"
+	mine := client(t, url, 5*time.Second)
+	l := must[*lock.Lease](t)(mine.Mutex("key").Lock(t.Context()))
+	same := client(t, url, 5*time.Second)
+	if _, err := same.Mutex("key").TryLock(t.Context()); !errors.Is(err, lock.ErrLocked) {
+		t.Errorf("the same user: got %v", err)
+	}
+	for _, u := range []string{"zk://" + addr + "/secured", "zk://me:wrong@" + addr + "/secured"} {
+		other, err := lock.Open(t.Context(), u, lock.WithTTL(5*time.Second))
+		if err != nil { // newer servers do not even tell whether a node is there
+			if !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "/secured/interlock") {
+				t.Errorf("%s: open: %v", u, err)
+			}
+			continue
+		}
+		defer other.Close(context.Background())
+		for _, key := range []string{"key", "another"} {
+			_, err := other.Mutex(key).TryLock(t.Context())
+			if !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "/secured/interlock/"+key) || !strings.Contains(err.Error(), "Permissions") {
+				t.Errorf("%s: %s: got %v", u, key, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			if _, err := other.Mutex(key).Lock(ctx); !errors.Is(err, zk.ErrNoAuth) {
+				t.Errorf("%s: %s: Lock: got %v", u, key, err)
+			}
+			cancel()
+		}
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	must[string](t)(conn.Create("/readonly", nil, zk.FlagPersistent, zk.WorldACL(zk.PermRead)))
+	if _, err := lock.Open(t.Context(), "zk://"+addr+"/readonly"); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "/readonly/interlock") {
+		t.Errorf("a chroot in which nothing may be created: got %v", err)
+	}
+}
+
+func badInput(t *testing.T, addr string, _ *zk.Conn) {
+	if _, err := lock.Open(t.Context(), "zk://"+addr+"/no/such"); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), `chroot "/no/such"`) {
+		t.Errorf("a chroot that does not exist: got %v", err)
+	}
+	start := time.Now()
+	if _, err := lock.Open(t.Context(), "zk://127.0.0.1:1,127.0.0.1:2"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || time.Since(start) > 8*time.Second {
+		t.Errorf("nobody there: got %v after %v", err, time.Since(start))
+	}
+	c := client(t, "zk://"+addr, 5*time.Second)
+	caps := c.Capabilities()
+	if caps.MinTTL != 2*provision.ZooKeeperTick || caps.MaxTTL != 10*time.Minute {
+		t.Errorf("bounds: got %v to %v", caps.MinTTL, caps.MaxTTL)
+	}
+	for ttl, bound := range map[time.Duration]string{caps.MinTTL - 1: "400ms", caps.MaxTTL + 1: "10m0s"} {
+		if _, err := c.Mutex("x", lock.WithTTL(ttl)).TryLock(t.Context()); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), bound) {
+			t.Errorf("TTL %v: got %v", ttl, err)
+		}
+	}
+	l := must[*lock.Lease](t)(c.Mutex("extended").TryLock(t.Context()))
+	if err := l.Extend(t.Context(), 6*time.Second); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "5s") {
+		t.Errorf("Extend beyond the session: got %v", err)
+	}
+	if err := errors.Join(l.Extend(t.Context(), 2*time.Second), l.Unlock(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+func guarded(t *testing.T, addr string, conn *zk.Conn) {
+	must[string](t)(conn.Create("/data", []byte("0"), zk.FlagPersistent, zk.WorldACL(zk.PermAll)))
+	b := must[backend.Backend](t)(suite.Open(t.Context(), "zk://"+addr)).(*zklock.Backend)
+	c := must[*lock.Client](t)(lock.New(b, lock.WithTTL(5*time.Second)))
+	defer c.Close(context.Background())
+	l := must[*lock.Lease](t)(c.Mutex("guard").Lock(t.Context()))
+	check := must[*zk.CheckVersionRequest](t)(b.Guard(l))
+	use := must[*zk.Conn](t)(b.Client(t.Context(), 5*time.Second))
+	if _, err := use.Multi(check, &zk.SetDataRequest{Path: "/data", Data: []byte("1"), Version: -1}); err != nil {
+		t.Errorf("by the holder: %v", err)
+	}
+	if _, err := c.Break(t.Context(), "guard"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := use.Multi(check, &zk.SetDataRequest{Path: "/data", Data: []byte("2"), Version: -1}); !errors.Is(err, zk.ErrNoNode) {
+		t.Errorf("by a holder whose lock was broken: got %v", err)
+	}
+	<-l.Done()
+	eventually(t, 3*time.Second, "Guard of a lost lease", func() error {
+		if _, err := b.Guard(l); !errors.Is(err, lock.ErrLost) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	if data, _, err := conn.Get("/data"); err != nil || string(data) != "1" {
+		t.Errorf("data %q, %v", data, err)
+	}
+}
+
+// connect makes a caller's own connection.
+func connect(t *testing.T, addr string, timeout time.Duration) *zk.Conn {
+	conn, events, err := zk.Connect([]string{addr}, timeout, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		for range events {
+		}
+	})
+	return conn
+}
+
+func ownConnection(t *testing.T, addr string, _ *zk.Conn) {
+	conn := connect(t, addr, 4*time.Second)
+	b := must[*zklock.Backend](t)(zklock.New(t.Context(), conn, 4*time.Second, zklock.WithPrefix("own")))
+	if _, err := lock.New(b); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "at most 4s") && !strings.Contains(err.Error(), "to 4s") {
+		t.Errorf("the default TTL on a session of 4s: got %v", err)
+	}
+	c := must[*lock.Client](t)(lock.New(b, lock.WithTTL(2*time.Second)))
+	var leases []*lock.Lease
+	for i := range 20 {
+		l := must[*lock.Lease](t)(c.Mutex(fmt.Sprint("own ", i)).Lock(t.Context()))
+		if left := time.Until(l.Expires()); left < time.Second || left > 2*time.Second {
+			t.Errorf("lease %d lasts %v", i, left)
+		}
+		leases = append(leases, l)
+	}
+	got := make(chan error, 1)
+	waits := make(chan struct{})
+	w := must[*lock.Client](t)(lock.New(must[*zklock.Backend](t)(zklock.New(t.Context(), connect(t, addr, 4*time.Second), 4*time.Second, zklock.WithPrefix("own"))),
+		lock.WithTTL(3*time.Second), lock.WithObserver(&lock.Observer{Waiting: func(context.Context, lock.Event) { close(waits) }})))
+	go func() {
+		l, err := w.Mutex("own 0").Lock(t.Context())
+		if err == nil {
+			err = errors.Join(l.Check(t.Context()), l.Unlock(t.Context()))
+		}
+		got <- err
+	}()
+	<-waits
+	for _, l := range leases {
+		if err := errors.Join(l.Check(t.Context()), l.Unlock(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-got; err != nil {
+		t.Errorf("the waiter: %v", err)
+	}
+	if err := errors.Join(c.Close(t.Context()), w.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := conn.Exists("/"); err != nil {
+		t.Errorf("the caller's connection after Close: %v", err)
+	}
+}
+
+func ownSessionExpires(t *testing.T, count *counter) {
+	conn := connect(t, count.addr(), 4*time.Second)
+	b := must[*zklock.Backend](t)(zklock.New(t.Context(), conn, 4*time.Second))
+	c := must[*lock.Client](t)(lock.New(b, lock.WithTTL(4*time.Second)))
+	defer c.Close(context.Background())
+	l := must[*lock.Lease](t)(c.Mutex("expires").Lock(t.Context()))
+	first, _ := l.Token()
+	count.mu.Lock()
+	password := count.passwords[conn.SessionID()]
+	count.mu.Unlock()
+	if err := farewell(t.Context(), count.upstream, conn.SessionID(), password); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-l.Done():
+	case <-time.After(8 * time.Second):
+		t.Fatal("the lease of a session that has ended is still trusted")
+	}
+	if !errors.Is(l.Err(), lock.ErrLost) {
+		t.Errorf("got %v", l.Err())
+	}
+	var again *lock.Lease
+	eventually(t, 10*time.Second, "the lock in the next session", func() (err error) {
+		again, err = c.Mutex("expires").TryLock(t.Context())
+		return err
+	})
+	if token, _ := again.Token(); token <= first {
+		t.Errorf("token %d after %d", token, first)
+	}
+	if err := again.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func tryLeavesNothing(t *testing.T, addr string, conn *zk.Conn) {
+	c, other := client(t, "zk://"+addr, 5*time.Second), client(t, "zk://"+addr, 5*time.Second)
+	l := must[*lock.Lease](t)(c.Mutex("tried").Lock(t.Context()))
+	for range 5 {
+		var locked *lock.LockedError
+		if _, err := other.Mutex("tried").TryLock(t.Context()); !errors.As(err, &locked) || locked.Holder.Owner != l.Owner() || locked.Holder.Metadata == "" {
+			t.Errorf("got %v", err)
+		}
+		if nodes, stat, err := conn.Children(node("tried")); err != nil || len(nodes) != 1 || stat.Cversion > 3 {
+			t.Errorf("a refused TryLock: %q are there, %d changes, %v", nodes, stat.Cversion, err)
+		}
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	l = must[*lock.Lease](t)(other.Mutex("tried").TryLock(t.Context()))
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// createNotAnswered loses the reply to the request that creates the node: the
+// attempt finds it again, and there is no second one.
+func createNotAnswered(t *testing.T, addr string, conn *zk.Conn) {
+	p := provision.NewProxy(t, addr)
+	c := client(t, "zk://"+p.Addr(), 5*time.Second)
+	for _, wait := range []bool{false, true} {
+		key := fmt.Sprint("unanswered ", wait)
+		makeNode(t, c, key)
+		dropped := p.DropReply(func(request []byte) bool {
+			return len(request) > 12 && request[11] == opMulti && bytes.Contains(request, []byte("unanswered"))
+		})
+		call := c.Mutex(key).TryLock
+		if wait {
+			call = c.Mutex(key).Lock
+		}
+		l, err := call(t.Context())
+		<-dropped
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes, _, err := conn.Children(node(key))
+		if err != nil || len(nodes) != 1 || !strings.HasPrefix(nodes[0], l.Owner()) {
+			t.Errorf("got %q, %v, want one of %s", nodes, err, l.Owner())
+		}
+		if err := errors.Join(l.Check(t.Context()), l.Unlock(t.Context())); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, []string{addr}, key)
+	}
+}
+
+// overTLS puts TLS in front of the server, as its secure port has it.
+func overTLS(t *testing.T, addr string, _ *zk.Conn) {
+	certs := provision.TLS(t)
+	pair, err := tls.LoadX509KeyPair(certs.CertFile, certs.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer l.Close()
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer in.Close()
+				out, err := net.Dial("tcp", addr)
+				if err != nil {
+					return
+				}
+				defer out.Close()
+				go func() {
+					_, _ = io.Copy(out, in)
+					_ = out.Close()
+				}()
+				_, _ = io.Copy(in, out)
+			})
+		}
+	})
+	url := "zk://" + l.Addr().String() + "?tls=true"
+	c, err := lock.Open(t.Context(), url+"&tls_ca="+certs.CAFile, lock.WithTTL(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	held := must[*lock.Lease](t)(c.Mutex("tls").Lock(t.Context()))
+	if err := errors.Join(held.Check(t.Context()), held.Unlock(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if _, err := lock.Open(t.Context(), url); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the CA: got %v", err)
+	}
+	if _, err := lock.Open(t.Context(), "zk://"+l.Addr().String()); err == nil {
+		t.Error("a client without TLS was served")
+	}
+}
