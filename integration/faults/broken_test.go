@@ -1,0 +1,68 @@
+package faults_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/faults"
+)
+
+// TestChecksFind runs locks that are wrong in one way each, and wants the rules that
+// say so to notice. It runs before the others: what it looks for happens by chance,
+// and takes longer to happen the less of the machine there is for it.
+func TestChecksFind(t *testing.T) {
+	rules := func(r ...faults.Rule) []faults.Rule { return r }
+	consequences := rules(faults.Fence, faults.Stolen) // of two holders
+	for _, tt := range []struct {
+		flaw string
+		want []faults.Rule // each of them
+		may  []faults.Rule // besides
+	}{
+		{"none", nil, nil},
+		{letsTwoIn, rules(faults.Exclusion, faults.Model), consequences},
+		{repeatsToken, rules(faults.Token, faults.Model), rules(faults.Order)},
+		{oldToken, rules(faults.Token, faults.Fence, faults.Model), rules(faults.Order)},
+		{trustsTooLong, rules(faults.Exclusion, faults.Model), consequences},
+		{freesAnothers, rules(faults.Exclusion, faults.Stolen, faults.Model), consequences},
+		{leavesOrphan, rules(faults.Orphan), rules(faults.Forgotten, faults.Cut)},
+		{forgetsWaiter, rules(faults.Forgotten), rules(faults.Order, faults.Cut)},
+		{servesAnyWaiter, rules(faults.Order), nil},
+		{forgetsClient, rules(faults.Cut), nil},
+	} {
+		t.Run(tt.flaw, func(t *testing.T) {
+			t.Parallel()
+			found := map[faults.Rule]bool{}
+			for seed, begun := uint64(1), time.Now(); ; seed++ {
+				shared := &toy{flaw: tt.flaw, keys: map[string]*toyKey{}}
+				sessions := 0
+				s := &faults.Service{
+					Name: "toy", TTL: time.Second, Share: 1,
+					Open: func(context.Context, string) (backend.Backend, error) {
+						if sessions++; sessions == 1 && tt.flaw == forgetsClient {
+							return &forgotten{shared, time.Now().Add(time.Second)}, nil
+						}
+						return shared, nil
+					},
+				}
+				res := s.Run(t, faults.Fault{Name: tt.flaw}, seed, 3*time.Second)
+				t.Log(res)
+				for _, v := range res.Violations {
+					found[v.Rule] = true
+					if !slices.Contains(tt.want, v.Rule) && !slices.Contains(tt.may, v.Rule) {
+						t.Fatalf("want violations of %v only, got %v", tt.want, v)
+					}
+				}
+				missing := slices.DeleteFunc(slices.Clone(tt.want), func(r faults.Rule) bool { return found[r] })
+				if len(missing) == 0 {
+					return
+				}
+				if time.Since(begun) > 5*time.Minute {
+					t.Fatalf("want violations of %v within five minutes", missing)
+				}
+			}
+		})
+	}
+}

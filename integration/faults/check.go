@@ -1,0 +1,214 @@
+package faults
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/faults/workload"
+)
+
+// Rule is what a run can violate.
+type Rule string
+
+// The rules.
+const (
+	Exclusion Rule = "exclusion"   // two trust a hold of one key at the same time
+	Token     Rule = "token"       // a token is not greater than that of an earlier grant
+	Fence     Rule = "fence"       // the resource refused a holder within its trust
+	Stolen    Rule = "stolen"      // the service said of a hold within its trust that it is none
+	Model     Rule = "model"       // the history is not that of one mutex
+	Orphan    Rule = "orphan"      // a key is held by nobody for longer than it may be
+	Forgotten Rule = "forgotten"   // a waiter was not served
+	Cut       Rule = "cut off"     // a client was served no more, though all was healed
+	Order     Rule = "order"       // a waiter was overtaken
+	Undecided Rule = "undecided"   // the model checker gave up
+	Stuck     Rule = "stuck"       // a client did not come to its end, or not to a good one
+	Invalid   Rule = "bad request" // a request was refused as one that can never succeed
+)
+
+// Violation is one rule broken once.
+type Violation struct {
+	Rule Rule
+	Text string
+	// History is set for the rule Model.
+	History *conformance.HistoryError
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.Text) }
+
+// history is all that clients saw in a run.
+type history struct {
+	ops     []workload.Op
+	keys    []string
+	tokens  map[string]uint64 // the last of the runs before
+	fenced  bool
+	fifo    bool
+	begun   int64 // the start of the run
+	healed  int64 // no more faults
+	bound   time.Duration
+	settled int64 // the order of those who came later is judged
+}
+
+// grant is a hold from its request to its end.
+type grant struct {
+	workload.Op
+	trusted int64 // up to when its holder acts
+	end     *workload.Op
+}
+
+func (h *history) at(t int64) string { return fmt.Sprintf("%.6fs", time.Duration(t-h.begun).Seconds()) }
+
+func (h *history) describe(g *grant) string {
+	end := "until its process was killed"
+	if g.end != nil {
+		end = fmt.Sprintf("%s at %s %s", g.end.Kind, h.at(g.end.Call), g.end.Err)
+	}
+	return fmt.Sprintf("worker %d, token %d, asked at %s, granted at %s, trusted until %s, %s", g.Worker, g.Token, h.at(g.Call), h.at(g.Ret), h.at(g.trusted), end)
+}
+
+// check returns all that is wrong, key by key.
+func (h *history) check(timeout time.Duration) (found []Violation) {
+	byKey := make([][]workload.Op, len(h.keys))
+	for _, op := range h.ops {
+		byKey[op.Key] = append(byKey[op.Key], op)
+	}
+	for key, ops := range byKey {
+		grants := grantsOf(ops)
+		report := func(r Rule, format string, args ...any) {
+			found = append(found, Violation{Rule: r, Text: fmt.Sprintf("key %s: ", h.keys[key]) + fmt.Sprintf(format, args...)})
+		}
+		h.checkExclusion(grants, report)
+		if h.fenced {
+			h.checkTokens(key, grants, report)
+		}
+		if h.fifo && h.fenced {
+			h.checkOrder(grants, report)
+		}
+		h.checkOps(ops, report)
+		if err := h.replay(ops).Check(timeout); err != nil {
+			v := Violation{Rule: Model, Text: fmt.Sprintf("key %s: %v", h.keys[key], err)}
+			if errors.Is(err, conformance.ErrUndecided) {
+				v.Rule = Undecided
+			} else {
+				_ = errors.As(err, &v.History)
+			}
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+// grantsOf returns the grants in the order in which they were received.
+func grantsOf(ops []workload.Op) []*grant {
+	byHold := map[int]*grant{}
+	for _, op := range ops {
+		if op.Kind == workload.Acquired {
+			byHold[op.Hold] = &grant{Op: op, trusted: math.MaxInt64}
+		}
+	}
+	for _, op := range ops {
+		if op.Kind == workload.Released || op.Kind == workload.Lost {
+			if g := byHold[op.Hold]; g != nil {
+				g.trusted, g.end = op.Call, &op
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(byHold), func(a, b *grant) int { return cmp.Compare(a.Ret, b.Ret) })
+}
+
+// checkExclusion compares the times between the receipt of a grant and the end of
+// trust in it.
+func (h *history) checkExclusion(grants []*grant, report func(Rule, string, ...any)) {
+	var last *grant // of those so far, the one that is trusted for longest
+	for _, g := range grants {
+		if last != nil && g.Ret < last.trusted && g.Ret < g.trusted {
+			report(Exclusion, "two holders for %v:\n\t%s\n\t%s", time.Duration(min(last.trusted, g.trusted)-g.Ret), h.describe(last), h.describe(g))
+		}
+		if last == nil || g.trusted > last.trusted {
+			last = g
+		}
+	}
+}
+
+// checkTokens compares each token with those of grants received before it was asked
+// for.
+func (h *history) checkTokens(key int, grants []*grant, report func(Rule, string, ...any)) {
+	byCall := slices.SortedFunc(slices.Values(grants), func(a, b *grant) int { return cmp.Compare(a.Call, b.Call) })
+	highest, received := h.tokens[h.keys[key]], 0
+	seen := map[uint64]*grant{}
+	for _, g := range byCall {
+		for ; received < len(grants) && grants[received].Ret < g.Call; received++ {
+			highest = max(highest, grants[received].Token)
+		}
+		if g.Token <= highest {
+			report(Token, "%d was granted before: %s", highest, h.describe(g))
+		} else if other := seen[g.Token]; other != nil {
+			report(Token, "the same token twice:\n\t%s\n\t%s", h.describe(other), h.describe(g))
+		}
+		seen[g.Token] = g
+	}
+}
+
+// checkOrder looks, when all is healed, for those who came when another had been
+// told that it waits, and were granted before it.
+func (h *history) checkOrder(grants []*grant, report func(Rule, string, ...any)) {
+	byToken := slices.SortedFunc(slices.Values(grants), func(a, b *grant) int { return -cmp.Compare(a.Token, b.Token) })
+	var first *grant // of those with higher tokens, the one that waited first
+	for _, g := range byToken {
+		if g.Call < h.settled {
+			continue
+		}
+		if first != nil && first.Waited < g.Call {
+			report(Order, "a waiter (since %s) was overtaken:\n\t%s\n\tby %s", h.at(first.Waited), h.describe(first), h.describe(g))
+		}
+		if g.Waited != 0 && (first == nil || g.Waited < first.Waited) {
+			first = g
+		}
+	}
+}
+
+// checkOps looks at one operation at a time.
+func (h *history) checkOps(ops []workload.Op, report func(Rule, string, ...any)) {
+	for _, op := range ops {
+		switch {
+		case op.Kind == workload.Wrote && op.Sure && !op.OK:
+			report(Fence, "worker %d, token %d: a write at %s was refused, though the lease was held before and after it", op.Worker, op.Token, h.at(op.Call))
+		case op.Stolen:
+			report(Stolen, "worker %d, token %d: released at %s, %v before the end of its trust: %s", op.Worker, op.Token, h.at(op.Call), time.Duration(op.Until-op.Call), op.Err)
+		case op.Kind == workload.Refused && op.Err != "" && op.Ret-op.Call <= int64(time.Second):
+			report(Invalid, "worker %d: %s", op.Worker, op.Err)
+		}
+		if (op.Kind == workload.Acquired || op.Kind == workload.Refused) && op.Call < h.healed && op.Ret > h.healed+int64(h.bound) {
+			report(Forgotten, "worker %d waited from %s to %s, %v after all was healed: %s", op.Worker, h.at(op.Call), h.at(op.Ret), time.Duration(op.Ret-h.healed), op.Err)
+		}
+	}
+}
+
+// replay makes the history of a key for the model checker.
+func (h *history) replay(ops []workload.Op) *conformance.History {
+	r := conformance.NewHistory(h.fenced)
+	ids := map[int]int{}
+	for _, op := range ops {
+		if op.Kind == workload.Acquired {
+			ids[op.Hold] = r.Acquired(op.Worker, workload.Time(op.Call), workload.Time(op.Ret), op.Token)
+		}
+	}
+	for _, op := range ops {
+		id := ids[op.Hold]
+		switch op.Kind {
+		case workload.Released:
+			r.Released(op.Worker, id, workload.Time(op.Call), workload.Time(op.Ret))
+		case workload.Lost:
+			r.Lost(op.Worker, id, workload.Time(op.Call))
+		case workload.Wrote:
+			r.Wrote(op.Worker, id, workload.Time(op.Call), workload.Time(op.Ret), op.Token, op.OK)
+		}
+	}
+	return r
+}

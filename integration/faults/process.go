@@ -1,0 +1,167 @@
+package faults
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/integration/faults/workload"
+)
+
+// process is a client in a process of its own.
+type process struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	ready chan error
+	done  chan struct{} // closed when all it said has been read
+	gone  chan struct{} // closed when it has ended
+
+	mu   sync.Mutex
+	open map[int]workload.Op // holds whose end it has not told
+}
+
+// Self runs this very program again, which must call [workload.Main] first.
+func Self() *exec.Cmd {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = os.Args[0]
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = os.Environ()
+	return cmd
+}
+
+// startProcess returns when the process has opened its session.
+func startProcess(cmd *exec.Cmd, cfg workload.Config, r workload.Resource, record func(workload.Op)) (*process, error) {
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = append(cmd.Env, workload.Variable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	p := &process{cmd: cmd, ready: make(chan error, 1), done: make(chan struct{}), gone: make(chan struct{}), open: map[int]workload.Op{}}
+	if p.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.start(); err != nil {
+		return nil, err
+	}
+	go p.read(out, r, record)
+	select {
+	case err = <-p.ready:
+	case <-time.After(20 * time.Second):
+		err = fmt.Errorf("process %d is not ready after 20s", cmd.Process.Pid)
+	}
+	if err != nil {
+		p.kill()
+	}
+	return p, err
+}
+
+// start ties the life of the process to that of this one, also if the process is
+// stopped and would never notice the end of its input.
+func (p *process) start() error {
+	p.cmd.SysProcAttr = dieWithParent()
+	started := make(chan error, 1)
+	go func() {
+		// The kernel ties it to the thread that started it, so this thread waits for it.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			<-p.done
+			_ = p.cmd.Wait()
+			close(p.gone)
+		}
+	}()
+	return <-started
+}
+
+func (p *process) read(out io.Reader, r workload.Resource, record func(workload.Op)) {
+	defer close(p.done)
+	in := bufio.NewScanner(out)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		word, rest, _ := strings.Cut(in.Text(), " ")
+		switch word {
+		case "ready":
+			p.ready <- nil
+		case "error":
+			p.ready <- fmt.Errorf("process %d: %s", p.cmd.Process.Pid, rest)
+		case "write":
+			var id, key int
+			var token uint64
+			if _, err := fmt.Sscan(rest, &id, &key, &token); err == nil {
+				p.say(fmt.Sprint(id, r.Write(key, token)))
+			}
+		case "op":
+			var op workload.Op
+			if err := json.Unmarshal([]byte(rest), &op); err != nil {
+				continue // cut off by its death
+			}
+			p.mu.Lock()
+			switch op.Kind {
+			case workload.Acquired:
+				p.open[op.Hold] = op
+			case workload.Trusted:
+				o := p.open[op.Hold]
+				o.Until = max(o.Until, op.Until)
+				p.open[op.Hold] = o
+			case workload.Released, workload.Lost:
+				delete(p.open, op.Hold)
+			}
+			p.mu.Unlock()
+			record(op)
+		}
+	}
+}
+
+func (p *process) say(line string) { _, _ = io.WriteString(p.in, line+"\n") }
+
+// stop lets it give back what it holds, and returns when it has gone: nil if that
+// was by itself and all was well, also for the race detector.
+func (p *process) stop(within time.Duration) error {
+	p.say("stop")
+	select {
+	case <-p.gone:
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			return fmt.Errorf("it ended with code %d", code)
+		}
+		return nil
+	case <-time.After(within):
+		p.kill()
+		return fmt.Errorf("it did not end within %v", within)
+	}
+}
+
+// kill ends it with SIGKILL. The result is the ends of its holds, which nobody can
+// trust any more.
+func (p *process) kill() []workload.Op {
+	// Its locks may be free as soon as it is dead, and that may be at once.
+	at := workload.Monotonic(time.Now())
+	_ = p.cmd.Process.Kill()
+	<-p.gone
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var ends []workload.Op
+	for _, op := range p.open {
+		end := workload.Op{Kind: workload.Lost, Key: op.Key, Worker: op.Worker, Hold: op.Hold, Call: at, Until: op.Until, Err: "killed"}
+		if op.Until != 0 {
+			end.Call = min(at, op.Until)
+		}
+		ends = append(ends, end)
+	}
+	p.open = map[int]workload.Op{}
+	return ends
+}

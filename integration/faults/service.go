@@ -1,0 +1,108 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/faults/workload"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+)
+
+// Service is what is tested: a backend, the servers behind it, and what can be done
+// to them. Its runs come one after the other.
+type Service struct {
+	Name  string
+	TTL   time.Duration // zero: 2 s
+	Slack time.Duration // zero: 5 s; added to declared bounds, because machines are busy, and never to exclusion
+	// Share: workers work for one part of so many, so that services can share a small machine; zero: 8. At 1 they
+	// never rest.
+	Share int
+	// URL is opened by the clients of this process, with the addresses of a session's
+	// proxies, one for each of Upstreams; or as it is, if there are none.
+	URL       func(addrs []string) string
+	Upstreams []string
+	// Direct is opened by processes, and by the session that looks at what is left.
+	Direct string
+	// Open replaces opening a URL, for backends that have none.
+	Open func(ctx context.Context, url string) (backend.Backend, error)
+	// Command runs a process that calls workload.Main; nil if there is none.
+	Command func() *exec.Cmd
+	// ClockCommand is Command with a clock that is wrong.
+	ClockCommand func(t testing.TB) func(off time.Duration) *exec.Cmd
+	// Faults of its servers.
+	Faults []Fault
+	// Server may be frozen, killed and restarted.
+	Server *provision.Server
+
+	tokens map[string]uint64 // by key, the last of the runs before
+}
+
+func (s *Service) ttl() time.Duration {
+	if s.TTL > 0 {
+		return s.TTL
+	}
+	return 2 * time.Second
+}
+
+func (s *Service) slack() time.Duration {
+	if s.Slack > 0 {
+		return s.Slack
+	}
+	return 5 * time.Second
+}
+
+func (s *Service) share() time.Duration {
+	if s.Share > 0 {
+		return time.Duration(s.Share)
+	}
+	return 8
+}
+
+func (s *Service) open(ctx context.Context, url string) (*lock.Client, error) {
+	open := s.Open
+	if open == nil {
+		open = suite.Open
+	}
+	b, err := open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	c, err := lock.New(b, workload.Options(s.ttl())...)
+	if err != nil {
+		return nil, errors.Join(err, b.Close(ctx))
+	}
+	return c, nil
+}
+
+// session is a client of this process with a network of its own.
+type session struct {
+	*workload.Client
+	lock    *lock.Client
+	proxies []*provision.Proxy
+	started bool
+	done    chan struct{}
+}
+
+// each does something to all links of a session at once.
+func (s *session) each(do func(*provision.Proxy)) {
+	var all sync.WaitGroup
+	for _, p := range s.proxies {
+		all.Go(func() { do(p) })
+	}
+	all.Wait()
+}
+
+func (s *session) heal() error {
+	var errs []error
+	for _, p := range s.proxies {
+		errs = append(errs, p.Heal())
+	}
+	return errors.Join(errs...)
+}

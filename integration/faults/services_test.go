@@ -1,0 +1,172 @@
+package faults_test
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	_ "github.com/interlock-go/lock/etcdlock"
+	_ "github.com/interlock-go/lock/filelock"
+	"github.com/interlock-go/lock/integration/faults"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+	_ "github.com/interlock-go/lock/mysqllock"
+	_ "github.com/interlock-go/lock/pglock"
+	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/zklock"
+)
+
+// services are the drivers under test, each started for one test. TestFaults makes
+// runs of all faults, or of those alone that the servers of this service have.
+var services = []struct {
+	name      string
+	start     func(t *testing.T) *faults.Service
+	ownFaults bool
+}{
+	{"file", fileService, false},
+	{"redis", redisService, false},
+	{"redis sentinel", sentinelService, true},
+	{"redis sentinel with wait", waitService, true},
+	{"redis cluster", clusterService, true},
+	{"redlock of 3", redlockService, false},
+	{"etcd", etcdService, false},
+	{"etcd of 3", etcdCluster, false},
+	{"zookeeper", zookeeperService, false},
+	{"zookeeper of 3", zookeeperEnsemble, false},
+	{"postgres", postgresService, false},
+	{"mariadb", mariadbService, false},
+}
+
+// finish adds what all services have. url makes the address of a service from
+// those of its servers, or of the proxies before them.
+func finish(s *faults.Service, url func(addrs []string) string, upstreams ...string) *faults.Service {
+	s.URL, s.Upstreams, s.Direct = url, upstreams, url(upstreams)
+	s.Command, s.ClockCommand = faults.Self, clockCommand
+	return s
+}
+
+func fileService(t *testing.T) *faults.Service {
+	dir := (&url.URL{Scheme: "file", Path: t.TempDir()}).String()
+	return finish(&faults.Service{}, func([]string) string { return dir })
+}
+
+// redisService and those that follow give clients short timeouts, so that a request
+// into a black hole ends well within a TTL. Servers write before they answer and do
+// not wait for the disk: what was written survives the death of a process, and
+// nobody pulls the plug here.
+func redisService(t *testing.T) *faults.Service {
+	s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Binary: true, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
+	return finish(&faults.Service{Server: s, Faults: []faults.Fault{redisFull(t, s)}}, func(addrs []string) string {
+		return suite.WithParams("redis://"+addrs[0]+"/0", map[string]string{"dial_timeout": "500ms", "read_timeout": "500ms", "wait_timeout": "500ms"})
+	}, s.Addr())
+}
+
+// redisFull is a server that has no room for another write.
+func redisFull(t *testing.T, s *provision.Server) faults.Fault {
+	admin := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = admin.Close() })
+	return faults.Fault{Name: "server full", Strike: func(ctx context.Context, st *faults.Strike) error {
+		d := st.Length()
+		st.Logf("server full for %v", d)
+		if err := admin.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
+			return err
+		}
+		st.Last(ctx, d)
+		return admin.ConfigSet(context.WithoutCancel(ctx), "maxmemory", "0").Err()
+	}}
+}
+
+// redlockService loses one node of three at a time.
+func redlockService(t *testing.T) *faults.Service {
+	var nodes []*provision.Server
+	var addrs []string
+	for range 3 {
+		s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Binary: true, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
+		nodes, addrs = append(nodes, s), append(addrs, s.Addr())
+	}
+	turn := 0
+	one := func(context.Context) (*provision.Server, error) { turn++; return nodes[turn%len(nodes)], nil }
+	return finish(&faults.Service{Faults: []faults.Fault{faults.Frozen("node frozen", one), faults.Killed("node killed", one)}}, func(addrs []string) string {
+		return suite.WithParams("redlock://"+strings.Join(addrs, ",")+"/0", map[string]string{"dial_timeout": "500ms", "read_timeout": "500ms", "durable": "true"})
+	}, addrs...)
+}
+
+func etcdURL(addrs []string) string {
+	return suite.WithParams("etcd://"+strings.Join(addrs, ","), map[string]string{"dial_timeout": "500ms"})
+}
+
+func etcdService(t *testing.T) *faults.Service {
+	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
+	return finish(&faults.Service{Server: s}, etcdURL, s.Addr())
+}
+
+func etcdCluster(t *testing.T) *faults.Service {
+	c := provision.EtcdCluster(t, provision.AnyEtcd, 3)
+	leader := func(ctx context.Context) (*provision.Server, error) {
+		i, err := c.Leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c.Nodes[i], nil
+	}
+	cut := faults.Fault{Name: "leader cut off", Strike: func(ctx context.Context, st *faults.Strike) error {
+		i, err := c.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		d := st.Length()
+		st.Logf("leader %d cut off for %v", i, d)
+		c.Isolate(i)
+		defer c.Rejoin()
+		st.Last(ctx, d)
+		return nil
+	}}
+	// A leader that goes on after a stop in which leases ran out, as it believes, revokes
+	// them though its successor has renewed them: it looks whether it still leads only
+	// if its own clock has not ticked for a while (EtcdServer.ensureLeadership in 3.7).
+	short, long := faults.Frozen("leader frozen", leader), faults.Frozen("leader frozen for long", leader)
+	short.Most = time.Second // less than what a lease has left after each renewal
+	long.Known = []faults.Rule{faults.Stolen, faults.Exclusion, faults.Model, faults.Fence}
+	return finish(&faults.Service{Faults: []faults.Fault{short, long, faults.Killed("leader killed", leader), cut}}, etcdURL, c.Addrs()...)
+}
+
+func zookeeperURL(addrs []string) string {
+	return suite.WithParams("zk://"+strings.Join(addrs, ","), map[string]string{"dial_timeout": "500ms"})
+}
+
+func zookeeperService(t *testing.T) *faults.Service {
+	s := provision.NewZooKeeper(t, provision.AnyZooKeeper, "forceSync=no")
+	return finish(&faults.Service{Server: s}, zookeeperURL, s.Addr())
+}
+
+func zookeeperEnsemble(t *testing.T) *faults.Service {
+	e := provision.ZooKeeperEnsemble(t, 3, "forceSync=no")
+	leader := func(ctx context.Context) (*provision.Server, error) {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		i, err := e.Leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return e.Nodes[i], nil
+	}
+	return finish(&faults.Service{Faults: []faults.Fault{faults.Frozen("leader frozen", leader), faults.Killed("leader killed", leader)}}, zookeeperURL, e.Addrs()...)
+}
+
+func postgresService(t *testing.T) *faults.Service {
+	s := provision.NewPostgres(t, provision.Postgres15, "fsync=off")
+	return finish(&faults.Service{Server: s}, func(addrs []string) string {
+		return suite.WithParams("postgres://postgres@"+addrs[0]+"/postgres", map[string]string{"sslmode": "disable", "dial_timeout": "500ms", "timeout": "500ms"})
+	}, s.Addr())
+}
+
+func mariadbService(t *testing.T) *faults.Service {
+	s := provision.NewMySQL(t, provision.MariaDB10, provision.Options{Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
+	return finish(&faults.Service{Server: s}, func(addrs []string) string {
+		return suite.WithParams("mysql://root@"+addrs[0]+"/"+provision.MySQLDatabase, map[string]string{"dial_timeout": "500ms", "timeout": "500ms"})
+	}, s.Addr())
+}

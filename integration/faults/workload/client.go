@@ -1,0 +1,129 @@
+package workload
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/lock"
+)
+
+// Config is what a client is to do.
+type Config struct {
+	URL  string        `json:"url"`
+	TTL  time.Duration `json:"ttl"`
+	Keys []string      `json:"keys"`
+	// Slow is how many of the first keys are held for long.
+	Slow int    `json:"slow"`
+	Seed uint64 `json:"seed"`
+	// First is the number of the first worker.
+	First int `json:"first"`
+	// Fast workers have many short holds, Holders long ones, Patients wait as long
+	// as it takes.
+	Fast, Holders, Patients int
+	// Leaders campaign for the last key.
+	Leaders int
+	// Workers of all processes begin what they do in the first Busy of each Period,
+	// which began at Phase of the machine's clock. Zero: at any time.
+	Period, Busy, Phase time.Duration
+}
+
+// Workers is how many goroutines the client uses.
+func (c Config) Workers() int { return c.Fast + c.Holders + c.Patients + c.Leaders }
+
+// Client is a session of the service and the workers that use it.
+type Client struct {
+	Config
+	record   func(Op)
+	resource Resource
+	// Before is called before an operation of each kind: lock, try, extend, unlock.
+	Before func(what string)
+
+	lock    *lock.Client
+	calm    atomic.Bool
+	inside  []atomic.Int64 // by worker: since when it is in a Lock
+	granted []atomic.Int64 // by worker: when it was last granted anything
+	refused atomic.Int64
+}
+
+type eventsKey struct{}
+
+// events are what a client is told of one attempt: when it began to wait, and when
+// its hold was lost.
+type events struct{ waited, lost atomic.Int64 }
+
+func note(ctx context.Context, which func(*events) *atomic.Int64) {
+	if e, ok := ctx.Value(eventsKey{}).(*events); ok {
+		which(e).CompareAndSwap(0, now())
+	}
+}
+
+// Options are what the lock.Client given to New must be made with.
+func Options(ttl time.Duration) []lock.Option {
+	return []lock.Option{lock.WithTTL(ttl), lock.WithObserver(&lock.Observer{
+		Waiting: func(ctx context.Context, _ lock.Event) { note(ctx, func(e *events) *atomic.Int64 { return &e.waited }) },
+		Lost:    func(ctx context.Context, _ lock.Event) { note(ctx, func(e *events) *atomic.Int64 { return &e.lost }) },
+	})}
+}
+
+// New makes a client; record is called from its workers.
+func New(cfg Config, c *lock.Client, r Resource, record func(Op)) *Client {
+	return &Client{Config: cfg, lock: c, resource: r, record: record, Before: func(string) {}, inside: make([]atomic.Int64, cfg.Workers()), granted: make([]atomic.Int64, cfg.Workers())}
+}
+
+// Run returns when ctx has ended and nothing is held any more.
+func (c *Client) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for i := range c.Workers() {
+		w := &worker{
+			Client: c, id: c.First + i, inside: &c.inside[i], granted: &c.granted[i],
+			r: rand.New(rand.NewPCG(c.Seed, uint64(c.First+i))),
+		}
+		turn := w.fast
+		switch {
+		case i >= c.Fast+c.Holders+c.Patients:
+			turn = w.lead
+		case i >= c.Fast+c.Holders:
+			turn = w.patient
+		case i >= c.Fast:
+			turn = w.slow
+		}
+		all.Go(func() {
+			for w.awake(ctx) {
+				turn(ctx)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Calm makes all further holds short.
+func (c *Client) Calm() { c.calm.Store(true) }
+
+// Waits reports whether a Lock that was called before is still under way.
+func (c *Client) Waits(before time.Time) bool {
+	for i := range c.inside {
+		if since := c.inside[i].Load(); since != 0 && since < Monotonic(before) {
+			return true
+		}
+	}
+	return false
+}
+
+// Served reports whether the session works: some worker, and each leader, was granted something after since.
+func (c *Client) Served(since time.Time) bool {
+	some := false
+	for i := range c.granted {
+		served := c.granted[i].Load() > Monotonic(since)
+		if leads := i >= c.Workers()-c.Leaders; leads && !served {
+			return false
+		}
+		some = some || served
+	}
+	return some
+}
+
+// Refused is how many Lock and TryLock were not granted.
+func (c *Client) Refused() int64 { return c.refused.Load() }

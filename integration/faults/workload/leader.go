@@ -1,0 +1,67 @@
+package workload
+
+import (
+	"context"
+	"time"
+
+	"github.com/interlock-go/lock"
+)
+
+// lead campaigns for the last key until ctx ends, and resigns after a while each time.
+// A leader knows of its term's end from the context alone.
+func (w *worker) lead(ctx context.Context) {
+	c := &candidate{Mutex: w.lock.Mutex(w.Keys[len(w.Keys)-1]), w: w}
+	err := lock.Campaign(ctx, c, func(term context.Context) error {
+		for over := time.Now().Add(w.between(0, w.TTL/4)); time.Now().Before(over) && !w.calm.Load() && term.Err() == nil; {
+			c.h.writeUnder(term)
+			select {
+			case <-term.Done():
+			case <-time.After(w.between(0, w.TTL/20)):
+			}
+			c.h.trusted()
+		}
+		c.led = now()
+		return lock.ErrResign
+	}, lock.WithBackoff(w.TTL/50, w.TTL/10), lock.WithOnRetry(c.over))
+	c.over(err)
+}
+
+// candidate is the Mutex of a campaign, and notes its terms.
+type candidate struct {
+	lock.Mutex
+	w   *worker
+	h   *hold // the term
+	led int64 // until then
+}
+
+// Lock implements lock.Mutex. Each is judged as that of any waiter.
+func (c *candidate) Lock(ctx context.Context) (*lock.Lease, error) {
+	h, err := c.w.acquire(ctx, len(c.w.Keys)-1, "lock", c.Mutex.Lock)
+	if err != nil {
+		return nil, err
+	}
+	c.h = h
+	return h.l, nil
+}
+
+// over notes the end of a term. That the lock is free is sure only of one who resigned
+// and nothing else.
+func (c *candidate) over(err error) {
+	h := c.h
+	if h == nil {
+		return
+	}
+	op := Op{Kind: Released, Key: h.op.Key, Worker: c.w.id, Hold: h.op.Hold, Token: h.op.Token, Call: c.led, Ret: now()}
+	if err != lock.ErrResign { //nolint:errorlint // the very value
+		op.Kind, op.Err = Lost, err.Error()
+		op.Until = Monotonic(h.l.Expires())
+		if at := h.lost.Load(); at != 0 {
+			op.Call = min(op.Call, at)
+		}
+		if op.Until != 0 {
+			op.Call = min(op.Call, op.Until)
+		}
+	}
+	c.w.record(op)
+	c.h = nil
+}

@@ -1,0 +1,69 @@
+// Package workload is what clients do while faults happen to them: they lock, try,
+// wait, hold, extend, write to a resource that checks tokens, and unlock, and note
+// each call and return. It runs in the test's process and in processes of its own,
+// which can be stopped, killed, and built with a wrong clock; see [Main].
+package workload
+
+import "sync"
+
+// Kind is what an Op is about.
+type Kind string
+
+// The kinds of an Op.
+const (
+	Acquired Kind = "acquired"
+	Refused  Kind = "refused" // a Lock or TryLock without a grant
+	Released Kind = "released"
+	Lost     Kind = "lost"  // a hold whose end is not known; Call is the end of its holder's trust, Ret when it was noticed
+	Trusted  Kind = "until" // a hold was renewed
+	Wrote    Kind = "wrote"
+)
+
+// Op is one thing that a client did, or that befell it. Times are those of
+// [Monotonic], so that those of several processes compare.
+type Op struct {
+	Kind   Kind   `json:"k"`
+	Key    int    `json:"n"`
+	Worker int    `json:"w"`
+	Hold   int    `json:"h,omitempty"` // which grant, unique in a run
+	Call   int64  `json:"c"`
+	Ret    int64  `json:"r,omitempty"`
+	Token  uint64 `json:"t,omitempty"`
+	Until  int64  `json:"u,omitempty"` // a hold is trusted until then, zero: as long as the process lives
+	Waited int64  `json:"q,omitempty"` // when it was told to wait, zero: never
+	Try    bool   `json:"y,omitempty"`
+	OK     bool   `json:"ok,omitempty"` // a write was accepted
+	// Sure is set on a write that lay within its holder's trust from call to return.
+	Sure bool `json:"s,omitempty"`
+	// Early is set on a loss that came before the end of trust.
+	Early bool `json:"e,omitempty"`
+	// Stolen is set on an early loss that the holder learnt from its release.
+	Stolen bool   `json:"x,omitempty"`
+	Err    string `json:"err,omitempty"`
+}
+
+// Resource is what the locks guard: it refuses tokens lower than the highest it has
+// seen.
+type Resource interface {
+	Write(key int, token uint64) (accepted bool)
+}
+
+// Fence is a Resource in this process.
+type Fence struct {
+	mu   sync.Mutex
+	seen map[int]uint64
+}
+
+// Write implements Resource.
+func (f *Fence) Write(key int, token uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seen == nil {
+		f.seen = map[int]uint64{}
+	}
+	if token < f.seen[key] {
+		return false
+	}
+	f.seen[key] = token
+	return true
+}
