@@ -1,0 +1,220 @@
+package model
+
+// The hand-off through one server: redislock's scripts (redislock/lua) as they are,
+// and its attempts (acquire.go, attempt.go, grant.go) with the core's trust rule,
+// in steps that take no time, between which anything may happen.
+
+// RedisRules are the safety steps of the protocol.
+type RedisRules struct {
+	ReleaseChecksOwner bool // RELEASE frees the key of its own attempt only
+	RenewChecksOwner   bool // RENEW extends the key of its own attempt only
+	AcquireIdempotent  bool // ACQUIRE by the holder returns its grant again
+	Tombstone          bool // what may come late is refused after the attempt's end
+	HandOffExpires     bool // a grant that is handed over has an expiry
+	Claim              bool // and a short one, until its holder has taken it up
+	RaisesToken        bool // a grant that is handed over has a token of its own
+	Margin             bool // trust ends earlier than the server's expiry
+	FromSend           bool // trust counts from before the request was sent
+	PushFromPair       bool // that of a pushed grant by the clock pair, not from receipt
+	EndsBeforeRelease  bool // trust ends before the release is sent
+	Abandons           bool // an attempt with an unknown outcome is abandoned
+	AbandonDequeues    bool // ABANDON gives up the place in the queue
+	Timer              bool // a waiter asks again after some time
+	ReleaseDequeues    bool // RELEASE with a tombstone gives up a place in the queue, too
+}
+
+// RedisProduct has the steps that the product has: all but ReleaseDequeues. Without
+// that a late ACQUIRE can queue an attempt once more which then ends by RELEASE; the
+// key is handed to it one day, and returned to sender.
+func RedisProduct() RedisRules {
+	return RedisRules{true, true, true, true, true, true, true, true, true, true, true, true, true, true, false}
+}
+
+// Redis is the model with its bounds.
+type Redis struct {
+	RedisRules
+	Clients  int8 // 2 or 3
+	Attempts int8 // of each, one after the other
+	Faults   int8 // in all
+	Cancels  int8
+	Prompt   bool // fewer states: an answer takes no time, and a waiter asks only when the key is free
+	Slow     int8 // ticks that some client's clock misses; the margin covers one
+}
+
+// Times in ticks.
+const (
+	ttl    = 3
+	claim  = 2
+	margin = 1
+)
+
+const (
+	maxClients  = 3
+	maxAttempts = 4 // in all
+)
+
+// RedisState is the server, what is on its way, and the clients.
+type RedisState struct {
+	holder, left, token int8
+	queue               [maxAttempts]int8
+	tombs               uint8
+	late                [maxAttempts]request // requests nobody awaits the answer of, by attempt
+	push                [maxAttempts]push    // grants on their way, by attempt
+	c                   [maxClients]client
+
+	faults, cancels, slow int8 // still to come
+
+	highest   int8 // token that anybody held with
+	unclaimed int8 // for how long a grant that was handed over has not been taken up, and 1
+	wrong     flaw
+}
+
+type push struct{ copies, left, token int8 }
+
+// client runs one attempt after the other.
+type client struct {
+	phase  phase
+	begun  int8 // attempts
+	queued bool // the attempt had an answer
+	dirty  bool // a request to acquire had none
+	trust  int8 // the lease is trusted for that long
+	lag    int8 // of the clock pair: how long its request took to the server
+
+	sent   request // outstanding
+	age    int8    // since it was sent
+	answer answer
+	reply  reply
+}
+
+type reply struct {
+	left  int8 // for how long the lease would be trusted if the answer came now
+	token int8
+	lag   int8
+}
+
+type phase uint8
+
+const (
+	idle    phase = iota
+	asking        // ACQUIRE is under way
+	waiting       // in the queue
+	holding
+	freeing    // RELEASE, until it is acknowledged
+	abandoning // ABANDON, until it is acknowledged
+	crashed    // but the server takes its connection for alive
+	gone
+)
+
+// request is a set, for what is late.
+type request uint8
+
+const (
+	acquire request = 1 << iota
+	renew
+	release
+	abandon
+	entombing // of release and abandon: with a tombstone
+)
+
+type answer uint8
+
+const (
+	none answer = iota
+	yes
+	no
+	refused
+)
+
+type flaw uint8
+
+const (
+	fine flaw = iota
+	tokenFell
+)
+
+// Start implements Machine.
+func (m Redis) Start() RedisState {
+	return RedisState{faults: m.Faults, cancels: m.Cancels, slow: m.Slow}
+}
+
+// attempt is the number, from 1, of the client's current or last attempt.
+func (m Redis) attempt(c, begun int8) int8 { return 1 + c + m.Clients*(begun-1) }
+
+func (m Redis) clientOf(id int8) int8 { return (id - 1) % m.Clients }
+
+// Wrong implements Machine.
+func (m Redis) Wrong(s RedisState) string {
+	holders := 0
+	for _, c := range s.c {
+		if c.trust > 0 {
+			holders++
+		}
+	}
+	switch {
+	case holders > 1:
+		return "two trust that they hold"
+	case s.wrong == tokenFell:
+		return "a token did not rise"
+	case s.unclaimed > claim:
+		return "a grant that nobody took up lasted longer than a claim"
+	case s.holder != 0 && m.finished(s, s.holder) && (m.ReleaseDequeues || s.unclaimed == 0):
+		return "an attempt holds that was over"
+	}
+	for _, id := range s.queue {
+		if id != 0 && m.finished(s, id) && m.ReleaseDequeues {
+			return "an attempt waits in the queue that was over"
+		}
+	}
+	return ""
+}
+
+// finished: the client was told that the attempt is over.
+func (m Redis) finished(s RedisState, id int8) bool {
+	c := s.c[m.clientOf(id)]
+	if c.phase >= crashed {
+		return false
+	}
+	last := m.attempt(m.clientOf(id), c.begun)
+	return id < last || id == last && c.phase == idle
+}
+
+// Settled implements Machine.
+func (m Redis) Settled(s RedisState) bool {
+	for _, c := range s.c {
+		if c.phase != idle && c.phase != gone {
+			return false
+		}
+	}
+	return s.holder == 0 && s.late == [maxAttempts]request{} && s.push == [maxAttempts]push{}
+}
+
+// Canonical implements Machine: of tokens only the order counts.
+func (Redis) Canonical(s RedisState) RedisState {
+	values := []*int8{&s.token, &s.highest}
+	for i := range s.push {
+		values = append(values, &s.push[i].token)
+	}
+	for i := range s.c {
+		values = append(values, &s.c[i].reply.token)
+	}
+	rank(values)
+	return s
+}
+
+func rank(values []*int8) {
+	var seen [128]bool
+	for _, v := range values {
+		seen[*v] = true
+	}
+	var to [128]int8
+	n := int8(0)
+	for v := 1; v < len(seen); v++ {
+		if seen[v] {
+			n++
+			to[v] = n
+		}
+	}
+	for _, v := range values {
+		*v = to[*v]
+	}
+}
