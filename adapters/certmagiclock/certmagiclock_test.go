@@ -1,0 +1,268 @@
+package certmagiclock_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/adapters/certmagiclock"
+	"github.com/interlock-go/lock/memlock"
+)
+
+var (
+	_ certmagic.Storage          = (*certmagiclock.Storage)(nil)
+	_ certmagic.TryLocker        = (*certmagiclock.Storage)(nil)
+	_ certmagic.LockLeaseRenewer = (*certmagiclock.Storage)(nil)
+)
+
+// unlockable is a storage whose own locks must not be used.
+type unlockable struct {
+	certmagic.Storage
+	t *testing.T
+}
+
+func (u unlockable) Lock(context.Context, string) error {
+	u.t.Error("the storage's own lock is used")
+	return nil
+}
+
+// node is one of several that share a storage and the locks of a service.
+type node struct {
+	c *lock.Client
+	s *certmagiclock.Storage
+}
+
+func nodes(t *testing.T, n int) []node {
+	files := unlockable{&certmagic.FileStorage{Path: t.TempDir()}, t}
+	space, out := memlock.NewSpace(), make([]node, n)
+	for i := range out {
+		c, err := lock.New(space.Backend())
+		must(t, err)
+		t.Cleanup(func() { must(t, c.Close(context.Background())) })
+		out[i] = node{c, certmagiclock.New(files, c.Mutex)}
+	}
+	return out
+}
+
+// config is certmagic's for a node, with an authority.
+func (n node) config(t *testing.T, a *authority) *certmagic.Config {
+	var cfg *certmagic.Config
+	cache := certmagic.NewCache(certmagic.CacheOptions{
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return cfg, nil },
+		Logger:           zap.NewNop(),
+	})
+	t.Cleanup(cache.Stop)
+	cfg = certmagic.New(cache, certmagic.Config{Storage: n.s, Issuers: []certmagic.Issuer{a}, Logger: zap.NewNop()})
+	return cfg
+}
+
+// authority issues certificates, after asking before, and counts them.
+type authority struct {
+	before func(ctx context.Context) error
+	mu     sync.Mutex
+	asked  int
+}
+
+func (a *authority) IssuerKey() string { return "test" }
+
+func (a *authority) Issue(ctx context.Context, csr *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	a.mu.Lock()
+	a.asked++
+	a.mu.Unlock()
+	if err := a.before(ctx); err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: csr.DNSNames,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(90 * 24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, csr.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+const (
+	site     = "example.com"
+	siteLock = "certmagic/issue_cert_example.com"
+)
+
+// Nodes that want the same certificate at the same time ask the authority once.
+func TestOneCertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(t, 3)
+		a := &authority{before: func(ctx context.Context) error {
+			time.Sleep(5 * time.Minute) // as long as many a TTL
+			info, err := all[0].c.Inspect(ctx, siteLock)
+			if err == nil && (info.Holder == nil || len(info.Waiters) != len(all)-1) {
+				err = errors.New("want one holder, and the others to wait")
+			}
+			return err
+		}}
+		ended := make(chan error, len(all))
+		for _, n := range all {
+			cfg := n.config(t, a)
+			go func() { ended <- cfg.ObtainCertSync(t.Context(), site) }()
+		}
+		for range all {
+			must(t, <-ended)
+		}
+		if a.asked != 1 {
+			t.Fatalf("the authority was asked %d times", a.asked)
+		}
+		if info, err := all[0].c.Inspect(t.Context(), siteLock); err != nil || info.Holder != nil {
+			t.Fatal("held after all:", info, err)
+		}
+	})
+}
+
+// A lock that was lost in an attempt is taken again before the next, and certmagic finds
+// what another node has done meanwhile.
+func TestRetryAfterLoss(t *testing.T) {
+	for name, other := range map[string]bool{"nobody else": false, "another node": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := nodes(t, 2)
+				second := all[1].config(t, &authority{before: func(context.Context) error {
+					time.Sleep(90 * time.Second) // the first tries again meanwhile, in vain
+					return nil
+				}})
+				ended := make(chan error, 1)
+				a := &authority{}
+				a.before = func(ctx context.Context) error {
+					if a.asked > 1 {
+						return nil
+					}
+					if _, err := all[1].c.Break(ctx, siteLock); err != nil {
+						t.Error(err)
+					}
+					if other {
+						go func() { ended <- second.ObtainCertSync(t.Context(), site) }()
+					}
+					return errors.New("not now")
+				}
+				must(t, all[0].config(t, a).ObtainCertAsync(t.Context(), site))
+				want := 2
+				if other {
+					want = 1
+					must(t, <-ended)
+				}
+				if a.asked != want {
+					t.Fatalf("the authority was asked %d times, want %d", a.asked, want)
+				}
+				if info, err := all[0].c.Inspect(t.Context(), siteLock); err != nil || info.Holder != nil {
+					t.Fatal("held after all:", info, err)
+				}
+			})
+		})
+	}
+}
+
+// The contract of certmagic.Locker, between nodes and within one.
+func TestLocker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(t, 2)
+		begin, cancel := context.WithCancel(t.Context())
+		must(t, all[0].s.Lock(begin, "x"))
+		cancel() // ends the wait, and not the lock
+		for _, n := range all {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := n.s.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			if ok, err := n.s.TryLock(t.Context(), "x"); ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		turns := make(chan int, 4)
+		for i, n := range []node{all[0], all[0], all[1], all[1]} {
+			go func() {
+				err := n.s.Lock(t.Context(), "x")
+				if err == nil {
+					turns <- i
+					err = n.s.Unlock(t.Context(), "x")
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		if len(turns) != 0 {
+			t.Fatal("locked twice")
+		}
+		must(t, all[0].s.Unlock(t.Context(), "x"))
+		for range cap(turns) {
+			<-turns
+		}
+		synctest.Wait()
+		for _, n := range all {
+			if ok, err := n.s.TryLock(t.Context(), "x"); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			must(t, n.s.Unlock(t.Context(), "x"))
+			if n.s.Unlock(t.Context(), "x") == nil || n.s.RenewLockLease(t.Context(), "x", time.Minute) == nil {
+				t.Fatal("unlocked or renewed what is not locked")
+			}
+			if err := n.s.Lock(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+			if ok, err := n.s.TryLock(t.Context(), string(make([]byte, 2000))); ok || !errors.Is(err, lock.ErrInvalid) {
+				t.Fatal(ok, err)
+			}
+			must(t, n.s.Unlock(t.Context(), ""))
+		}
+	})
+}
+
+// A holder that has lost its lock still has the name in its process, so that its Unlock
+// frees nobody else's lock, and it is no error.
+func TestUnlockAfterLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(t, 2)
+		must(t, all[0].s.Lock(t.Context(), "x"))
+		_, err := all[1].c.Break(t.Context(), "certmagic/x")
+		must(t, err)
+		locked := make(chan error)
+		go func() { locked <- all[0].s.Lock(t.Context(), "x") }()
+		synctest.Wait()
+		must(t, all[1].s.Lock(t.Context(), "x"))
+		if err := all[0].s.RenewLockLease(t.Context(), "x", time.Minute); !errors.Is(err, lock.ErrLost) || !errors.Is(err, lock.ErrLocked) {
+			t.Fatal(err)
+		}
+		must(t, all[0].s.Unlock(t.Context(), "x"))
+		if ok, err := all[0].s.TryLock(t.Context(), "x"); ok || err != nil {
+			t.Fatal("freed another's lock", ok, err)
+		}
+		must(t, all[1].s.Unlock(t.Context(), "x"))
+		must(t, <-locked)
+		must(t, all[0].s.Unlock(t.Context(), "x"))
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

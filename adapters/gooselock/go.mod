@@ -1,0 +1,17 @@
+module github.com/interlock-go/lock/adapters/gooselock
+
+go 1.26.0
+
+require (
+	github.com/interlock-go/lock v0.0.0
+	github.com/pressly/goose/v3 v3.27.1
+)
+
+require (
+	github.com/mfridman/interpolate v0.0.2 // indirect
+	github.com/sethvargo/go-retry v0.5.0 // indirect
+	go.uber.org/multierr v1.11.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+)
+
+replace github.com/interlock-go/lock => ../..

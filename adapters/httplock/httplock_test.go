@@ -1,0 +1,213 @@
+package httplock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/adapters/httplock"
+	"github.com/interlock-go/lock/memlock"
+)
+
+// shop is a server whose handler is under the test's control.
+type shop struct {
+	*httptest.Server
+	c      *lock.Client
+	served chan context.Context // of each request, when it is being served
+	finish chan struct{}        // lets one go on
+}
+
+func open(t *testing.T, m httplock.Middleware, opts ...lock.MutexOption) *shop {
+	t.Helper()
+	c, err := lock.New(memlock.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{c: c, served: make(chan context.Context, 10), finish: make(chan struct{})}
+	m.Mutex = func(r *http.Request) lock.Mutex {
+		if key := r.URL.Query().Get("order"); key != "" {
+			return c.Mutex("orders/"+key, opts...)
+		}
+		return nil
+	}
+	s.Server = httptest.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.served <- r.Context()
+		select {
+		case <-s.finish:
+			fmt.Fprint(w, "served")
+		case <-r.Context().Done():
+			http.Error(w, context.Cause(r.Context()).Error(), http.StatusTeapot)
+		}
+	})))
+	t.Cleanup(func() {
+		s.Close() // waits for its requests
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// get sends a request and returns where its answer will be.
+func (s *shop) get(ctx context.Context, order string) chan string {
+	out := make(chan string, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/?order="+order, nil)
+		if err != nil {
+			out <- err.Error()
+			return
+		}
+		r, err := s.Client().Do(req)
+		if err != nil {
+			out <- err.Error()
+			return
+		}
+		defer r.Body.Close()
+		text, _ := io.ReadAll(r.Body)
+		out <- fmt.Sprint(r.StatusCode, " ", r.Header.Get("Retry-After"), " ", strings.TrimSpace(string(text)))
+	}()
+	return out
+}
+
+// waits returns when so many wait for an order.
+func (s *shop) waits(t *testing.T, order string, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d wait for %s", n, order), func() bool {
+		info, err := s.c.Inspect(t.Context(), "orders/"+order)
+		return err == nil && len(info.Waiters) == n
+	})
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not seen:", what)
+		}
+	}
+}
+
+func want(t *testing.T, got chan string, answer string) {
+	t.Helper()
+	select {
+	case a := <-got:
+		if !strings.HasPrefix(a, answer) {
+			t.Fatalf("answer %q, want %q", a, answer)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("no answer, want %q", answer)
+	}
+}
+
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	s := open(t, httplock.Middleware{Wait: time.Minute})
+	first := s.get(t.Context(), "1")
+	<-s.served
+	second := s.get(t.Context(), "1")
+	s.waits(t, "1", 1)
+	other, none := s.get(t.Context(), "2"), s.get(t.Context(), "")
+	<-s.served // other keys, and requests without one, are served meanwhile
+	<-s.served
+	select {
+	case <-s.served:
+		t.Fatal("two requests of one key at a time")
+	default:
+	}
+	for range 3 {
+		s.finish <- struct{}{}
+	}
+	want(t, other, "200  served")
+	want(t, none, "200  served")
+	want(t, first, "200  served")
+	<-s.served
+	s.finish <- struct{}{}
+	want(t, second, "200  served")
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]time.Duration{"at once": 0, "after a while": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, httplock.Middleware{Wait: wait})
+			first := s.get(t.Context(), "1")
+			<-s.served
+			want(t, s.get(t.Context(), "1"), "409 1 Conflict")
+			s.finish <- struct{}{}
+			want(t, first, "200  served")
+			want(t, s.get(t.Context(), strings.Repeat("x", 2000)), "400  Bad Request")
+			if err := s.c.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want(t, s.get(t.Context(), "1"), "503 1 Service Unavailable")
+		})
+	}
+	own := open(t, httplock.Middleware{Refused: func(w http.ResponseWriter, r *http.Request, err error) {
+		http.Error(w, fmt.Sprint(r.URL.Query().Get("order"), errors.Is(err, lock.ErrInvalid)), http.StatusTeapot)
+	}}, lock.WithTTL(-1))
+	want(t, own.get(t.Context(), "1"), "418  1true")
+}
+
+// A request whose lock is lost ends; so does one whose client has gone, waiting or not.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	s := open(t, httplock.Middleware{Wait: time.Minute})
+	first := s.get(t.Context(), "1")
+	ctx := <-s.served
+	if _, err := s.c.Break(t.Context(), "orders/1"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, first, "418  lock: hold")
+	if !errors.Is(context.Cause(ctx), lock.ErrLost) {
+		t.Fatal(context.Cause(ctx))
+	}
+
+	gone, leave := context.WithCancel(t.Context())
+	s.get(gone, "1")
+	ctx = <-s.served
+	waiting, leaveToo := context.WithCancel(t.Context())
+	s.get(waiting, "1")
+	s.waits(t, "1", 1)
+	leaveToo()
+	s.waits(t, "1", 0)
+	leave()
+	<-ctx.Done()
+	if errors.Is(context.Cause(ctx), lock.ErrLost) {
+		t.Fatal(context.Cause(ctx))
+	}
+	free := func() bool {
+		info, err := s.c.Inspect(t.Context(), "orders/1")
+		return err == nil && info.Holder == nil
+	}
+	eventually(t, "the lock is free", free)
+}
+
+// A handler that panics frees the lock, and the panic goes on to the server.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	c, err := lock.New(memlock.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	m := httplock.Middleware{Mutex: func(*http.Request) lock.Mutex { return c.Mutex("k") }}
+	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	for range 2 {
+		func() {
+			defer func() {
+				if p := recover(); p != http.ErrAbortHandler {
+					t.Fatalf("panic %v", p)
+				}
+			}()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		}()
+	}
+}
