@@ -1,0 +1,28 @@
+package toydriver_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/examples/toydriver"
+)
+
+func TestMain(m *testing.M) {
+	conformance.WorkerMain() // the suite runs this binary again as another process
+	os.Exit(m.Run())
+}
+
+func TestConformance(t *testing.T) {
+	server := httptest.NewServer(toydriver.NewServer())
+	defer server.Close()
+	conformance.Run(t, conformance.Harness{
+		Name:   "toy",
+		Open:   func(context.Context) (backend.Backend, error) { return toydriver.New(server.URL), nil },
+		Worker: conformance.Self(strings.Replace(server.URL, "http://", "toy://", 1)),
+	})
+}
