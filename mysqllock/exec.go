@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -47,9 +48,6 @@ const (
 	errUserLimit    = 1226 // MAX_USER_CONNECTIONS of the user
 	errUserDeadlock = 3058
 )
-
-// tries are those of a statement that the server took back because of another one.
-const tries = 20
 
 // takenBack: a deadlock, which somebody else's transactions may cause, or MariaDB's
 // innodb_snapshot_isolation, which at SERIALIZABLE refuses single statements too.
@@ -115,7 +113,9 @@ func full(err error) bool {
 	return n == errTooMany || n == errTooManyUser || n == errUserLimit
 }
 
-// runOn is run with a connection that each try is lent.
+// runOn is run with a connection that each try is lent. What the server takes back
+// because of other statements is sent again until the timeout, after pauses that grow:
+// of those that meet on a row one gets through each time, so many at once need many tries.
 func (b *Backend) runOn(ctx context.Context, lend func(context.Context) (*sql.Conn, func(error), error), f func(context.Context, *sql.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -123,6 +123,7 @@ func (b *Backend) runOn(ctx context.Context, lend func(context.Context) (*sql.Co
 	if !b.enter() {
 		return backend.ErrClosed
 	}
+	begun := time.Now()
 	for try := 1; ; try++ {
 		conn, back, err := lend(ctx)
 		if err != nil {
@@ -143,8 +144,17 @@ func (b *Backend) runOn(ctx context.Context, lend func(context.Context) (*sql.Co
 		case <-ctx.Done():
 			return backend.Uncertain(ctx.Err())
 		}
-		again := errors.Is(err, driver.ErrBadConn) && try < 3 || takenBack(err) && try < tries
-		if !again || !b.enter() {
+		switch {
+		case takenBack(err) && time.Since(begun) < b.opt.timeout:
+			pause := time.Millisecond * time.Duration(min(try, 50))
+			if try > 1 && !sleep(ctx, pause/2+rand.N(pause)) {
+				return backend.Uncertain(ctx.Err())
+			}
+		case errors.Is(err, driver.ErrBadConn) && try < 3:
+		default:
+			return err
+		}
+		if !b.enter() {
 			return err
 		}
 	}

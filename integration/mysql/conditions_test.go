@@ -40,6 +40,7 @@ func TestSteps(t *testing.T) {
 			"claim": claimed, "abandoned": abandonedAttempt, "unanswered": unansweredRequest, "unanswered, then granted": unansweredThenGranted,
 			"trust":               trustFromTheSend,
 			"trust of a hand-off": trustOfHandOff, "little is left": littleIsLeft, "guard": guardConditions,
+			"taken back": takenBack,
 		} {
 			t.Run(name, func(t *testing.T) {
 				f(&stage{t, s, admin, b, strings.ReplaceAll(name, " ", "-")})
@@ -372,4 +373,35 @@ func guardConditions(s *stage) {
 	s.lost("another token", guard(g.Token()+1, func() {}))
 	s.expire()
 	s.lost("an expired grant", guard(g.Token(), func() {}))
+}
+
+// takenBack: what the server undoes because of other statements is sent again for as
+// long as the timeout, however often that is, and then its error is told.
+func takenBack(s *stage) {
+	const times = 60
+	exec(s.T, s.admin, "CREATE TABLE refusals (n INT NOT NULL) ENGINE=MyISAM", "INSERT INTO refusals VALUES (0)") // counts what is undone, too
+	refuse := func(most int) {
+		exec(s.T, s.admin, "UPDATE refusals SET n=0", "DROP TRIGGER IF EXISTS refuse",
+			fmt.Sprintf("CREATE TRIGGER refuse BEFORE UPDATE ON interlock FOR EACH ROW BEGIN UPDATE refusals SET n=n+1; IF (SELECT n FROM refusals)<=%d THEN SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO=1213, MESSAGE_TEXT='taken back by the test'; END IF; END", most))
+	}
+	defer exec(s.T, s.admin, "DROP TRIGGER refuse")
+	b := openRaw(s.T, suite.WithParams(s.s.URL(), map[string]string{"timeout": "3s"}))
+	g, err := b.TryAcquire(s.Context(), s.request())
+	s.no(err)
+	refuse(times)
+	if err := g.Renew(s.Context(), time.Hour); err != nil {
+		s.Errorf("a statement that the server takes back %d times: want it sent again, got %v", times, err)
+	}
+	refuse(1 << 30)
+	var e *mysql.MySQLError
+	if err := g.Renew(s.Context(), time.Hour); !errors.As(err, &e) || e.Number != 1213 {
+		s.Errorf("a statement that the server takes back always: want its error 1213, got %v", err)
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Renew(ctx, time.Hour) }()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		s.Errorf("its context is canceled: got %v", err)
+	}
 }
