@@ -85,8 +85,11 @@ func (a *attempt) ask(ctx context.Context, queue bool) (r reply, err error) {
 	return r, nil
 }
 
+// grant is nil if the attempt must ask again.
 func (a *attempt) grant(r reply) *grant {
-	a.granted()
+	if !a.granted() {
+		return nil
+	}
 	return &grant{a: a, token: r.token, until: r.sent.Add(min(r.left, a.req.TTL))}
 }
 
@@ -111,9 +114,13 @@ func (a *attempt) wait(ctx context.Context) (backend.Grant, error) {
 		a.again = false
 		a.asOf = 0 // the server's clock may have been set back
 		a.mu.Unlock()
+		a.mend()
 		r, err := a.askWithin(ctx, queue, queued)
 		if err == nil && r.status == granted {
-			return a.grant(r), nil
+			if g := a.grant(r); g != nil {
+				return g, nil
+			}
+			continue
 		}
 		switch {
 		case err == nil && queue:
@@ -189,14 +196,16 @@ func (a *attempt) gaveUp(err error, queued bool) error {
 }
 
 // take turns a push into a grant. It is nil if the attempt must ask again, which
-// returns the same grant for its whole time: when little of the claim is left, and
-// when the clock pair is no longer good.
+// returns the same grant for its whole time: when little of the claim is left, when
+// the clock pair is no longer good, and when it was broken.
 func (a *attempt) take(p push) backend.Grant {
 	until := a.until(p)
 	if time.Until(until) < p.claim/2 {
 		return nil
 	}
-	a.granted()
+	if !a.granted() {
+		return nil
+	}
 	return &grant{a: a, token: p.token, until: until}
 }
 

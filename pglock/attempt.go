@@ -22,8 +22,9 @@ type attempt struct {
 	key []byte
 	// dirty: some request to acquire had no answer, so it may be executed later
 	dirty bool
-	// waits: pushes are for Acquire; else for the grant
-	waits bool
+	// waits: pushes are for Acquire; else for the grant. broken: while it waited its
+	// grant was broken, since it last asked. Both under b.mu.
+	waits, broken bool
 
 	pushed chan push
 	timer  *time.Timer // the next poll
@@ -71,11 +72,20 @@ func (a *attempt) party() string {
 
 // granted ends the waiting. The attempt stays known until its release or loss: a poll may
 // have found the grant before the push of it arrives, which must then not be
-// returned to the sender.
-func (a *attempt) granted() {
+// returned to the sender. It is false if the grant was broken meanwhile, or the one
+// before it: who waits must ask again, which returns the grant if there is one.
+func (a *attempt) granted() bool {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	a.waits = false
+	a.waits = a.waits && a.broken
+	return !a.waits
+}
+
+// mend forgets that a grant was broken, before the question whether there is one.
+func (a *attempt) mend() {
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	a.broken = false
 }
 
 // drop forgets the attempt. A grant pushed later is returned to the sender.
@@ -111,6 +121,9 @@ func (b *Backend) receive(payload string) {
 	b.mu.Lock()
 	a, closed := b.attempts[f[1]], b.closed
 	waits := a != nil && a.waits
+	if waits && f[0] == "l" {
+		a.broken = true // Acquire finds out; it may have the next grant by then
+	}
 	b.mu.Unlock()
 	switch {
 	case closed:
@@ -120,10 +133,8 @@ func (b *Backend) receive(payload string) {
 		a.push(push{token: uint64(number(f[2])), exp: number(f[3]), claim: time.Duration(number(f[4])) * time.Microsecond, received: received})
 	case f[0] == "h" && len(f) == 4 && waits:
 		a.heldFor(number(f[2]), time.Duration(number(f[3]))*time.Microsecond)
-	case f[0] == "l" && a != nil && a.req.OnLost != nil:
-		if !waits {
-			a.drop() // nobody releases what is lost
-		}
+	case f[0] == "l" && a != nil && !waits && a.req.OnLost != nil:
+		a.drop() // nobody releases what is lost
 		a.req.OnLost(fmt.Errorf("%w: broken by another client", backend.ErrLost))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type answer struct {
 	rows   [][]string
 	failed string // the code of what comes instead of the end
+	before func() // is called when the statement has arrived
 }
 
 // scripted is a backend of a server that gives these answers, one after the other.
@@ -80,15 +82,22 @@ func serve(s *pgproto3.Backend, answers []answer) {
 		if len(answers) > 0 {
 			a, answers = answers[0], answers[1:]
 		}
+		if a.before != nil {
+			a.before()
+		}
 		s.Send(&pgproto3.ParseComplete{})
 		s.Send(&pgproto3.BindComplete{})
 		var d pgproto3.RowDescription
 		if len(a.rows) > 0 {
 			for _, v := range a.rows[0] {
 				oid := uint32(pgtype.TextOID)
-				if v == "{}" {
+				switch v {
+				case "{}":
 					oid = pgtype.TextArrayOID
-				} else if _, err := strconv.Atoi(v); err == nil {
+				case "t", "f":
+					oid = pgtype.BoolOID
+				}
+				if _, err := strconv.Atoi(v); err == nil {
 					oid = pgtype.Int8OID
 				}
 				d.Fields = append(d.Fields, pgproto3.FieldDescription{Name: []byte("c"), DataTypeOID: oid, DataTypeSize: -1, TypeModifier: -1})
@@ -172,4 +181,50 @@ func TestNothingIsKeptOfTheLost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBrokenBeforeItIsTaken: a grant that is broken before Acquire has it is no loss.
+// Who asks then may get the next one, and must keep it.
+func TestBrokenBeforeItIsTaken(t *testing.T) {
+	var b *Backend
+	broken := func() { b.receive("l o") }
+	refused := acquired("0", "7")
+	late := acquired("1", "8")
+	late.before = broken
+	for name, c := range map[string]struct {
+		pushed  []string
+		answers []answer
+	}{
+		"pushed":    {[]string{"g o 8 3001000 3000000 6b", "l o"}, []answer{refused, acquired("1", "9")}},
+		"asked for": {[]string{"g o 8 1001 3000000 6b"}, []answer{refused, late, acquired("1", "9")}}, // a push of which nothing is left
+	} {
+		t.Run(name, func(t *testing.T) {
+			b = scripted(t, c.answers...)
+			b.listener.up = true
+			req := requestOf("o")
+			var told atomic.Int64
+			req.OnLost = func(error) { told.Add(1) }
+			req.OnWait = func(*backend.LockedError) {
+				for _, p := range c.pushed {
+					b.receive(p)
+				}
+			}
+			g, err := b.Acquire(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g.Token() != 9 || told.Load() != 0 {
+				t.Errorf("want the grant 9, after the broken one, and no word of a loss, got %d, told of %d", g.Token(), told.Load())
+			}
+			broken()
+			if told.Load() != 1 {
+				t.Errorf("that is broken too: want it told once, got %d", told.Load())
+			}
+		})
+	}
+}
+
+// acquired answers a request to acquire.
+func acquired(status, token string) answer {
+	return answer{rows: [][]string{{status, "1000", "60000000", token, "p", "", "t", "", "", ""}}}
 }

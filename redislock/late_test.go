@@ -213,3 +213,21 @@ func TestBrokenBeforeItIsTaken(t *testing.T) {
 	}
 	must(t, got.Release(t.Context()))
 }
+
+// A grant that was handed over, and broken before Acquire took it, is not returned.
+func TestBrokenAfterTheHandOff(t *testing.T) {
+	b := newBackend(t, newPrefix())
+	g, r := take(t, b, request("k")), request("k")
+	r.OnWait = func(*backend.LockedError) { // both messages are here before the attempt looks
+		end := time.Now().Add(claim - 100*time.Millisecond).UnixMicro()
+		b.receive(nil, fmt.Sprintf("g %s 1 %d %d %s", r.Owner, end, claim.Milliseconds(), b.keys("k").lock))
+		b.receive(nil, "l "+r.Owner)
+	}
+	ch := queue(t, t.Context(), b, r)
+	must(t, g.Release(t.Context()))
+	got := get(t, ch)
+	if got.Token() <= g.Token() {
+		t.Errorf("want the grant that followed %d, got the broken one, %d", g.Token(), got.Token())
+	}
+	must(t, got.Release(t.Context()))
+}

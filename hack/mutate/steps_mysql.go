@@ -74,4 +74,7 @@ var mysqlSteps = []Step{
 		"\tif p := l.asks[owner]; p != nil && p.over {", "\tif p := l.asks[owner]; p != nil && p.over && false {", "mysqllock", "TestNameTakenTooLate"},
 	{"MySQL: who waits by a connection that breaks looks itself", "mysqllock/watch.go",
 		"\t\t\t\tli.tell(state{lost: true})\n", "\t\t\t\t_ = li\n", mysqlIn, "TestLostBell/^mariadb-10$|TestKilledWhileWaiting/^mariadb-10$"},
+	{"MySQL: what the server takes back is sent again until the timeout", "mysqllock/exec.go",
+		"takenBack(err) && time.Since(begun) < b.opt.timeout",
+		"takenBack(err) && try < 20 && !begun.IsZero()", mysqlIn, mysqlTests},
 }
