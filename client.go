@@ -162,12 +162,16 @@ func (c *Client) close(ctx context.Context, held []*hold) error {
 	c.kill()
 	// Whatever is still under way ends now, and then the backend is closed: both are
 	// given a moment of their own.
-	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancelLast()
+	moment := 3 * time.Second
+	if ctx.Err() != nil {
+		moment = time.Second
+	}
 	select {
 	case <-c.idle:
-	case <-last.Done(): // a driver that ignores its context
+	case <-time.After(time.Second): // a driver that ignores its context
 	}
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), moment)
+	defer cancelLast()
 	if berr := c.b.Close(last); err == nil {
 		err = berr
 	}

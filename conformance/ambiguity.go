@@ -209,20 +209,17 @@ func abandonReplyDropped(t *T) {
 
 func renewReplyDropped(t *T) {
 	key, ttl := t.key("renew"), t.clampTTL(3*t.ttl()) // three renewals fail, and the machine may be slow
-	tm := t.tamper()
-	tm.dropRenew.Store(3)
-	l := t.mustLock(t.clientOf(tm.backend(), lock.WithTTL(ttl)).Mutex(key), "a free key")
-	other := t.client()
+	s, other := t.steady(ttl), t.client()
+	s.tm.dropRenew.Store(3)
+	l := t.mustLock(s.c.Mutex(key), "a free key")
 	for end := time.Now().Add(2 * ttl); time.Now().Before(end); t.idleFor(ttl / 10) {
-		if err := l.Err(); err != nil {
-			t.fatalf("a hold of which 3 renewals were executed and not answered: want it held, got %v", err)
-		}
-		t.refused(other.Mutex(key), "a key whose renewals were not answered")
+		s.held(l, "a hold of which 3 renewals were executed and not answered")
+		s.refused(l, other.Mutex(key), "a key whose renewals were not answered")
 	}
-	if n := tm.dropRenew.Load(); n > 0 {
+	if n := s.tm.dropRenew.Load(); n > 0 {
 		t.errorf("renewals in 2 TTLs: want more than 3, %d were still to be dropped", n)
 	}
-	t.mustUnlock(l, "the holder")
+	s.unlock(l, "the holder")
 	t.free(other, key, "after its release", t.slack())
 }
 
@@ -248,7 +245,7 @@ func (t *T) restart() {
 // restartTTL outlasts a restart. Where nothing is kept the cases wait for its end.
 func (t *T) restartTTL() time.Duration {
 	if t.h.RestartKeepsLocks {
-		return t.clampTTL(30 * time.Second) // a database on a slow disk takes its time
+		return t.clampTTL(90 * time.Second) // a database on a slow disk takes its time
 	}
 	return t.clampTTL(10 * time.Second)
 }

@@ -283,32 +283,27 @@ func (t *T) raced(ch <-chan locked, grants, cancels *int, round int) {
 
 func holdOutlivesContext(t *T) {
 	ttl := t.clampTTL(3 * t.ttl()) // it bounds TryLock, too
-	c, other := t.client(lock.WithTTL(ttl)), t.client()
+	other := t.client()
 	for _, wait := range []bool{false, true} {
-		key := t.key("outlives")
+		key, s := t.key("outlives"), t.steady(ttl)
 		ctx, cancel := context.WithCancel(t.ctx)
-		m := c.Mutex(key)
-		l, err := m.TryLock(ctx)
+		var l *lock.Lease
 		if wait {
-			if err == nil {
-				t.mustUnlock(l, "the holder")
-			}
 			first := t.mustLock(other.Mutex(key), "a free key")
-			w := t.waiter(lock.WithTTL(ttl))
-			got := t.lockWaiting(ctx, w, key)
+			got := t.lockWaiting(ctx, s.waiter, key)
 			t.mustUnlock(first, "the holder")
-			l, err = t.granted(t.slack(), "the waiter", got).lease, nil
-		}
-		if err != nil {
-			t.fatalf("a free key: want a grant, got %v", err)
+			l = t.granted(t.slack(), "the waiter", got).lease
+		} else {
+			var err error
+			if l, err = s.c.Mutex(key).TryLock(ctx); err != nil {
+				t.fatalf("a free key: want a grant, got %v", err)
+			}
 		}
 		cancel()
 		t.idleFor(ttl * 3 / 2) // so that it is renewed after the cancel
-		if err := l.Err(); err != nil {
-			t.errorf("a hold whose acquire context was cancelled: want it held, got %v", err)
-		}
-		t.refused(other.Mutex(key), "a key whose holder's acquire context was cancelled")
-		t.mustUnlock(l, "the holder")
+		s.held(l, "a hold whose acquire context was cancelled")
+		s.refused(l, other.Mutex(key), "a key whose holder's acquire context was cancelled")
+		s.unlock(l, "the holder")
 	}
 }
 

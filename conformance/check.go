@@ -108,7 +108,11 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 		res.Status, res.Reason = NotRun, reason
 		return res
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.o.caseTimeout)
+	limit := r.o.caseTimeout
+	if c.alone {
+		limit *= 2
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t := &T{ctx: ctx, h: &r.h, o: r.o, c: c, caps: r.caps, probe: r.probe, start: time.Now()}
 
@@ -134,8 +138,8 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 	}()
 	select {
 	case <-done:
-	case <-time.After(r.o.caseTimeout + r.h.slack()):
-		t.errorf("the case did not end within %v; goroutines:\n%s", r.o.caseTimeout, stacks())
+	case <-time.After(limit + r.h.slack()):
+		t.errorf("the case did not end within %v; goroutines:\n%s", limit, stacks())
 	}
 	t.cleanUp(cancel)
 
@@ -153,7 +157,7 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 	case t.status != "":
 		res.Status, res.Reason = t.status, t.reason
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		res.Status, res.Reason = Failed, fmt.Sprintf("the case did not end within %v", r.o.caseTimeout)
+		res.Status, res.Reason = Failed, fmt.Sprintf("the case did not end within %v", limit)
 	default:
 		res.Status = Passed
 	}

@@ -92,7 +92,7 @@ func handOffCommands(t *T) {
 		}
 		reach := func(more int64) {
 			want := cycles.Load() + more
-			t.eventually(30*time.Second, fmt.Sprintf("%d cycles with %d waiting", more, n), func() error {
+			t.eventually(time.Minute, fmt.Sprintf("%d cycles with %d waiting", more, n), func() error {
 				if t.failed() || cycles.Load() >= want {
 					return nil
 				}
@@ -134,17 +134,24 @@ func handOffCommands(t *T) {
 func idleHolder(t *T) {
 	const ttls = 3
 	ttl := t.clampTTL(max(t.ttl(), 1500*time.Millisecond))
-	c := t.client(lock.WithTTL(ttl))
-	l := t.mustLock(c.Mutex(t.key("idle")), "a free key")
-	sent := t.commands(func() { t.idleFor(ttls * ttl) })
-	if !t.expires() && sent == 0 {
-		return
-	}
+	s := t.steady(ttl)
+	l := t.mustLock(s.c.Mutex(t.key("idle")), "a free key")
 	// a renewal each third of what is left after the margin: a little more than 3 per TTL
-	if most := int64(4*ttls + 2); sent > most {
-		t.errorf("an idle holder in %d TTLs of %v: want at most %d commands, got %d", ttls, ttl, most, sent)
+	t.idleCommands(ttls*ttl, int64(4*ttls+2), "an idle holder")
+	s.unlock(l, "the idle holder")
+}
+
+// idleCommands counts what is sent while nothing happens. Renewals that a busy machine
+// is late with are sent again: one stretch in three has to do without.
+func (t *T) idleCommands(d time.Duration, most int64, what string) {
+	var sent int64
+	for range 3 {
+		if sent = t.commands(func() { t.idleFor(d) }); sent <= most {
+			return
+		}
+		t.notef("%d commands in %v", sent, d)
 	}
-	t.mustUnlock(l, "the idle holder")
+	t.errorf("%s in %v: want at most %d commands in one of three stretches, got %d in the last", what, d, most, sent)
 }
 
 // idleFor lets time pass in which nothing is to happen.
@@ -158,18 +165,15 @@ func (t *T) idleFor(d time.Duration) {
 func idleWaiter(t *T) {
 	const waiters, ttls = 16, 3
 	ttl := t.clampTTL(max(t.ttl(), 1500*time.Millisecond))
-	key := t.key("idle-waiters")
-	l := t.mustLock(t.client(lock.WithTTL(ttl)).Mutex(key), "a free key")
+	key, s := t.key("idle-waiters"), t.steady(ttl)
+	l := t.mustLock(s.c.Mutex(key), "a free key")
 	_, cancels, ends := t.queueUp(key, waiters, ttl)
-	sent := t.commands(func() { t.idleFor(ttls * ttl) })
 	most := int64(4*ttls+2) + int64(float64(waiters)*(ttls+1)*t.caps.IdleWaiterCommands)
-	if sent > most {
-		t.errorf("a holder and %d idle waiters in %d TTLs of %v: want at most %d commands (IdleWaiterCommands is %v), got %d",
-			waiters, ttls, ttl, most, t.caps.IdleWaiterCommands, sent)
-	}
+	t.idleCommands(ttls*ttl, most, fmt.Sprintf("a holder and %d idle waiters, IdleWaiterCommands being %v,", waiters, t.caps.IdleWaiterCommands))
+	s.held(l, "the idle holder")
 	for i, cancel := range cancels {
 		cancel()
 		t.end(t.slack(), "a cancelled waiter", ends[i])
 	}
-	t.mustUnlock(l, "the idle holder")
+	s.unlock(l, "the idle holder")
 }

@@ -160,14 +160,14 @@ func flip(digit byte) string {
 }
 
 func foreignHolder(t *T) {
-	c := t.client(lock.WithTTL(t.ttl()))
-	key := t.key("foreign")
+	key, ttl := t.key("foreign"), t.clampTTL(5*time.Second)
+	c := t.client(lock.WithTTL(ttl))
 	free, err := t.h.ForeignHolder(t.ctx, key, t.longTTL())
 	if err != nil {
 		t.fatalf("ForeignHolder: %v", err)
 	}
 	t.refused(c.Mutex(key), "a key that another program holds")
-	ctx, cancel := context.WithTimeout(t.ctx, 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.ctx, 2*time.Second)
 	defer cancel()
 	if _, err := c.Mutex(key).Lock(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrLocked) {
 		t.errorf("a timed wait for another program: want DeadlineExceeded and ErrLocked, got %v", err)
@@ -179,7 +179,7 @@ func foreignHolder(t *T) {
 		t.fatalf("freeing the foreign holder: want it undisturbed, got %v", err)
 	}
 	// It does not hand over, so a waiter may need one TTL to see that it is gone.
-	t.mustUnlock(t.granted(t.ttl()+t.slack(), "the key when the other program has gone", t.lockAsync(t.ctx, c.Mutex(key))).lease, "after a foreign holder")
+	t.mustUnlock(t.granted(ttl+t.slack(), "the key when the other program has gone", t.lockAsync(t.ctx, c.Mutex(key))).lease, "after a foreign holder")
 }
 
 func reacquire(t *T) {

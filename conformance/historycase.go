@@ -65,7 +65,10 @@ func (t *T) step(h *History, r *room, client int, m lock.Mutex, lapse bool) {
 	l, err := take(ctx)
 	ret := time.Now()
 	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, lock.ErrLocked) {
+		switch {
+		case lapse && !errors.Is(err, lock.ErrLocked):
+			t.notef("a lease that is to lapse: %v", err) // a service may be slower than so short a TTL
+		case ctx.Err() == nil && !errors.Is(err, lock.ErrLocked):
 			t.errorf("client %d: want a grant, ErrLocked or the end of its context, got %v", client, err)
 		}
 		return

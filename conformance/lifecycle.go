@@ -202,27 +202,25 @@ func (t *T) timeFor(n int) time.Duration {
 func hundredsOfKeys(t *T) {
 	n := t.rounds(300, 1000)
 	ttl := max(t.lossTTL(), t.clampTTL(min(4*t.timeFor(n), 20*time.Second)))
-	c, other := t.client(lock.WithTTL(ttl)), t.client()
+	s, other := t.steady(ttl), t.client()
 	keys := make([]string, n)
 	leases := make([]*lock.Lease, n)
 	start := time.Now()
 	for i := range n {
 		keys[i] = t.key("many")
-		leases[i] = t.mustLock(c.Mutex(keys[i]), "a free key")
+		leases[i] = t.mustLock(s.c.Mutex(keys[i]), "a free key")
 	}
 	t.notef("%d keys taken in %v", n, time.Since(start))
 	for end := time.Now().Add(ttl * 3 / 2); time.Now().Before(end); t.idleFor(ttl / 4) {
 		for i, l := range leases {
-			if err := l.Err(); err != nil {
-				t.fatalf("hold %d of %d, TTL %v: want it held, got %v", i, n, ttl, err)
-			}
+			s.held(l, fmt.Sprintf("hold %d of %d, TTL %v", i, n, ttl))
 		}
 	}
 	for i := 0; i < n; i += 7 {
-		t.refused(other.Mutex(keys[i]), "one of many held keys")
+		s.refused(leases[i], other.Mutex(keys[i]), "one of many held keys")
 	}
 	for i, l := range leases {
-		t.mustUnlock(l, fmt.Sprintf("hold %d of %d", i, n))
+		s.unlock(l, fmt.Sprintf("hold %d of %d", i, n))
 	}
 	for i := 0; i < n; i += 7 {
 		t.free(other, keys[i], "one of many released keys", t.slack())

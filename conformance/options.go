@@ -42,7 +42,7 @@ func RequireHooks() Option { return func(o *options) { o.requireHooks = true } }
 func Parallel(n int) Option { return func(o *options) { o.parallel = max(n, 1) } }
 
 // CaseTimeout ends a case that has not ended by itself, and fails it; 2 minutes by
-// default.
+// default. Cases that run alone have twice that.
 func CaseTimeout(d time.Duration) Option { return func(o *options) { o.caseTimeout = d } }
 
 // Log receives what a case has to say while it runs.

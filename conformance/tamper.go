@@ -24,12 +24,12 @@ type tamper struct {
 	dropTry, dropAcquire, dropAbandon, dropRenew, dropRelease atomic.Int64 // replies still to be dropped
 	failRenew                                                 atomic.Bool  // renewals are not sent
 
-	beforeAcquire func(req backend.Request)        // e.g. to learn the owner
-	afterRelease  func()                           // after a release whose reply is dropped
-	afterGrant    func(backend.Grant)              // of Acquire or TryAcquire
-	renewed       func(g backend.Grant, err error) // after a renewal
-	releases      atomic.Int64                     // releases sent
-	late          atomic.Int64                     // renewals begun after a release had been acknowledged
+	beforeAcquire func(req backend.Request) // e.g. to learn the owner
+	afterRelease  func()                    // after a release whose reply is dropped
+	afterGrant    func(backend.Grant)       // of Acquire or TryAcquire
+	releases      atomic.Int64              // releases sent
+	late          atomic.Int64              // renewals begun after a release had been acknowledged
+	requests      requests                  // to acquire, with their waits, and to renew
 }
 
 // tamperQueue is tamper for a driver with a queue.
@@ -80,7 +80,9 @@ func (tm *tamper) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	if tm.beforeAcquire != nil {
 		tm.beforeAcquire(req)
 	}
+	end := tm.requests.begin()
 	g, err := tm.Backend.TryAcquire(ctx, req)
+	end()
 	return tm.granted(g, err, &tm.dropTry)
 }
 
@@ -96,7 +98,9 @@ func (q tamperQueue) Acquire(ctx context.Context, req backend.Request) (backend.
 	if q.beforeAcquire != nil {
 		q.beforeAcquire(req)
 	}
+	end := q.requests.begin()
 	g, err := q.Backend.(backend.Waiter).Acquire(ctx, req)
+	end()
 	return q.granted(g, err, &q.dropAcquire)
 }
 
@@ -113,10 +117,9 @@ func (g *tamperGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	if g.tm.failRenew.Load() {
 		return errNotSent
 	}
+	end := g.tm.requests.begin()
 	err := g.Grant.Renew(ctx, ttl)
-	if g.tm.renewed != nil {
-		g.tm.renewed(g, err)
-	}
+	end()
 	if take(&g.tm.dropRenew) {
 		return backend.Uncertain(errReplyLost)
 	}

@@ -1,0 +1,100 @@
+package conformance
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock"
+)
+
+// steady judges holds that are to outlast their TTL by being renewed. Where one is
+// lost while the service or this machine stood still for a quarter of that TTL,
+// nothing can be learned; a driver that does not renew loses its holds at any pace.
+type steady struct {
+	*waiter // the client of such holds, on keys that are free or will be at once
+	t       *T
+	tm      *tamper
+	ttl     time.Duration
+	late    func() time.Duration
+}
+
+func (t *T) steady(ttl time.Duration) *steady {
+	tm := t.tamper()
+	return &steady{t.waiterOf(tm.backend(), lock.WithTTL(ttl)), t, tm, ttl, t.lateness()}
+}
+
+// held goes on if the lease is.
+func (s *steady) held(l *lock.Lease, what string) { s.kept(l.Err(), what) }
+
+// kept goes on if an operation of the holder says that it holds.
+func (s *steady) kept(err error, what string) {
+	if err == nil {
+		return
+	}
+	if stood := max(s.tm.requests.slowest(), s.late()); stood >= s.ttl/4 {
+		s.t.again("%s: want it held, got %v; of a TTL of %v the service or this machine stood still for %v", what, err, s.ttl, stood)
+	}
+	s.t.fatalf("%s: want it held, got %v", what, err)
+}
+
+// refused makes an attempt by another client, which must be refused while l is held.
+func (s *steady) refused(l *lock.Lease, m lock.Mutex, what string) {
+	got, err := m.TryLock(s.t.ctx)
+	switch {
+	case err == nil:
+		s.held(l, what) // who was too late is no longer excluded
+		s.t.fatalf("%s: want ErrLocked, it was granted %s", what, leaseText(got))
+	case !errors.Is(err, lock.ErrLocked):
+		s.t.fatalf("%s: want ErrLocked, got %v", what, err)
+	}
+}
+
+// unlock ends the hold.
+func (s *steady) unlock(l *lock.Lease, what string) {
+	var err error
+	s.t.within(2*s.t.slack(), what, func() { err = l.Unlock(s.t.ctx) })
+	if errors.Is(err, lock.ErrLost) {
+		s.kept(err, what)
+	}
+	if err != nil {
+		s.t.fatalf("%s: want Unlock to return nil, got %v", what, err)
+	}
+}
+
+// requests measures how long the slowest of them takes.
+type requests struct {
+	mu      sync.Mutex
+	running map[int]time.Time
+	last    int
+	worst   time.Duration
+}
+
+// begin notes a request; what it returns is called at its end.
+func (r *requests) begin() func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running == nil {
+		r.running = map[int]time.Time{}
+	}
+	r.last++
+	n := r.last
+	r.running[n] = time.Now()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.worst = max(r.worst, time.Since(r.running[n]))
+		delete(r.running, n)
+	}
+}
+
+// slowest counts those that are still running, too.
+func (r *requests) slowest() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	worst := r.worst
+	for _, start := range r.running {
+		worst = max(worst, time.Since(start))
+	}
+	return worst
+}
