@@ -115,8 +115,8 @@ func (a *attempt) wait(ctx context.Context) (*grant, error) {
 			switch {
 			case end != nil:
 				return nil, a.gaveUp(end, queued)
-			case !queued:
-				return nil, err
+			case !queued && (!takenBack(err) || time.Since(failing) >= req.TTL):
+				return nil, err // the server answers what it takes back: others came first
 			case errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed), time.Since(failing) >= req.TTL:
 				return nil, backend.Uncertain(err)
 			}

@@ -41,7 +41,7 @@ func holder(owner, metadata string, token uint64, left time.Duration) backend.Ho
 // TryAcquire makes one attempt in one round trip.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	a := b.newAttempt(req, false)
-	r, err := a.ask(ctx, false)
+	r, err := a.ask(ctx, false, 0)
 	if err == nil && r.status == held {
 		err = r.locked()
 	}
@@ -65,13 +65,13 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	return g, err
 }
 
-// ask sends one request to acquire. In a reply without an error the status is
-// granted or held.
-func (a *attempt) ask(ctx context.Context, queue bool) (r reply, err error) {
+// ask sends one request to acquire, again for patience if the server undoes it. In
+// a reply without an error the status is granted or held.
+func (a *attempt) ask(ctx context.Context, queue bool, patience time.Duration) (r reply, err error) {
 	b := a.b
 	var left, token int64
 	var told [3]*string
-	r.sent, err = b.query(ctx, nil, func(rows pgx.Rows) error {
+	r.sent, err = b.queryFor(ctx, patience, nil, func(rows pgx.Rows) error {
 		return rows.Scan(&r.status, &r.us, &left, &token, &r.owner, &r.metadata, &r.first, &told[0], &told[1], &told[2])
 	}, b.sql.acquire, a.key, a.req.Owner, a.party(), micro(a.req.TTL), queue)
 	if err != nil {
@@ -172,15 +172,16 @@ func (a *attempt) wait(ctx context.Context) (backend.Grant, error) {
 }
 
 // askWithin is ask, which for an attempt in the queue takes no longer than the
-// service may fail.
+// service may fail. One that is not in the queue goes on that long while others come
+// first: nothing of it was executed.
 func (a *attempt) askWithin(ctx context.Context, queue, queued bool) (reply, error) {
 	if !queued {
-		return a.ask(ctx, queue)
+		return a.ask(ctx, queue, max(a.req.TTL, a.b.opt.timeout))
 	}
 	limit := max(a.req.TTL, 100*time.Millisecond)
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := a.ask(within, queue)
+	r, err := a.ask(within, queue, 0)
 	if err != nil && ended(within) != nil && ended(ctx) == nil {
 		err = backend.Uncertain(fmt.Errorf("postgres: no answer within %v", limit)) // not the caller's deadline
 	}

@@ -14,13 +14,19 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-const mostConflicts = 200 // at an isolation level that aborts what another overtook
-
 // query executes one statement and calls scan for each row. Each try begins with
 // reset, if it is not nil: the server may undo a statement whose rows were read. The
 // time is that of before it was sent. The context's end closes the connection, so no
 // reply is ever left on one that goes back to the pool.
-func (b *Backend) query(ctx context.Context, reset func(), scan func(pgx.Rows) error, sql string, args ...any) (sent time.Time, err error) {
+func (b *Backend) query(ctx context.Context, reset func(), scan func(pgx.Rows) error, sql string, args ...any) (time.Time, error) {
+	return b.queryFor(ctx, 0, reset, scan, sql, args...)
+}
+
+// queryFor is query for who has more time than the timeout: with patience what the
+// server undoes is sent again for that long, with all of the timeout for each answer.
+// At an isolation level that aborts what another overtook one of those that meet on
+// a row gets through each time.
+func (b *Backend) queryFor(ctx context.Context, patience time.Duration, reset func(), scan func(pgx.Rows) error, sql string, args ...any) (sent time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return sent, err // nothing was sent
 	}
@@ -28,8 +34,9 @@ func (b *Backend) query(ctx context.Context, reset func(), scan func(pgx.Rows) e
 		return sent, backend.ErrClosed
 	}
 	defer b.wg.Done()
+	begun := time.Now()
 	within, cancel := context.WithTimeout(ctx, b.opt.timeout)
-	defer cancel()
+	defer func() { cancel() }()
 	for n := 0; ; n++ {
 		if reset != nil {
 			reset()
@@ -41,8 +48,15 @@ func (b *Backend) query(ctx context.Context, reset func(), scan func(pgx.Rows) e
 				b.listener.yield()
 			}
 			pause = 5 * time.Millisecond // one of the pool's may be free soon
-		} else if !conflict(err) || n == mostConflicts {
+		} else if !conflict(err) || patience > 0 && time.Since(begun) >= patience {
 			break
+		} else if patience > 0 {
+			if b.life.Err() != nil {
+				return sent, backend.ErrClosed // nothing was executed
+			}
+			cancel()
+			next, end := context.WithTimeout(ctx, b.opt.timeout)
+			within, cancel = next, end
 		}
 		sleep(within, pause+rand.N(pause*time.Duration(min(n+1, 20))))
 		if within.Err() != nil {

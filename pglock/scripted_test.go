@@ -3,10 +3,15 @@ package pglock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -23,26 +28,27 @@ type answer struct {
 	before func() // is called when the statement has arrived
 }
 
-// scripted is a backend of a server that gives these answers, one after the other.
+// scripted is a backend of a server that gives these answers, one after the other. It
+// may be in a bubble of synctest.
 func scripted(t *testing.T, answers ...answer) *Backend {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	cfg, err := pgxpool.ParseConfig("postgres://u@127.0.0.1/db?sslmode=disable&pool_max_conns=1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		serve(pgproto3.NewBackend(conn, conn), answers)
-	}()
-	cfg, err := pgxpool.ParseConfig("postgres://u@" + l.Addr().String() + "/db?sslmode=disable&pool_max_conns=1")
-	if err != nil {
-		t.Fatal(err)
+	script := make(chan answer, len(answers))
+	for _, a := range answers {
+		script <- a
+	}
+	close(script)
+	var served sync.WaitGroup
+	cfg.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		served.Go(func() {
+			defer server.Close()
+			serve(pgproto3.NewBackend(server, server), script)
+		})
+		return client, nil
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
@@ -50,8 +56,7 @@ func scripted(t *testing.T, answers ...answer) *Backend {
 	}
 	t.Cleanup(func() {
 		pool.Close()
-		_ = l.Close()
-		<-served
+		served.Wait()
 	})
 	o := defaults()
 	sql, err := newStatements(o.table)
@@ -64,9 +69,10 @@ func scripted(t *testing.T, answers ...answer) *Backend {
 	return b
 }
 
-func serve(s *pgproto3.Backend, answers []answer) {
-	if _, err := s.ReceiveStartupMessage(); err != nil {
-		return
+func serve(s *pgproto3.Backend, script <-chan answer) {
+	m, err := s.ReceiveStartupMessage()
+	if _, ok := m.(*pgproto3.StartupMessage); err != nil || !ok {
+		return // it asks for the end of what it has given up
 	}
 	s.Send(&pgproto3.AuthenticationOk{})
 	s.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
@@ -78,9 +84,9 @@ func serve(s *pgproto3.Backend, answers []answer) {
 		if _, ok := m.(*pgproto3.Sync); !ok {
 			continue
 		}
-		a := answer{failed: "XX000"} // more than was expected
-		if len(answers) > 0 {
-			a, answers = answers[0], answers[1:]
+		a, ok := <-script
+		if !ok {
+			a.failed = "XX000" // more than was expected
 		}
 		if a.before != nil {
 			a.before()
@@ -220,6 +226,73 @@ func TestBrokenBeforeItIsTaken(t *testing.T) {
 			if told.Load() != 1 {
 				t.Errorf("that is broken too: want it told once, got %d", told.Load())
 			}
+		})
+	}
+}
+
+// TestOvertaken: at the stricter isolation levels the server undoes what was overtaken
+// while it waited for the row. A Lock goes on as long as its TTL, however often that
+// is; all else keeps to the timeout.
+func TestOvertaken(t *testing.T) {
+	const pauses = 4 * time.Second // 250, each of 11 ms on average
+	quick, slow := answer{failed: "40001"}, answer{failed: "40001", before: func() { time.Sleep(4 * time.Second) }}
+	lock := func(ctx context.Context, b *Backend) error {
+		b.listener.up = true
+		g, err := b.Acquire(ctx, requestOf("o"))
+		if err == nil && g.Token() != 7 {
+			err = fmt.Errorf("token %d", g.Token())
+		}
+		return err
+	}
+	try := func(ctx context.Context, b *Backend) error { _, err := b.TryAcquire(ctx, requestOf("o")); return err }
+	renew := func(ctx context.Context, b *Backend) error {
+		return b.newAttempt(requestOf("o"), false).grant(reply{sent: time.Now(), left: time.Minute}).Renew(ctx, time.Minute)
+	}
+	for name, c := range map[string]struct {
+		do        func(context.Context, *Backend) error
+		first     answer
+		times     int
+		within    time.Duration // the context
+		closed    bool          // when the second answer is on its way
+		says      string        // the error
+		uncertain bool
+		took      time.Duration // but for pauses
+	}{
+		"renewal":                      {do: renew, first: quick, times: 250},
+		"renewal, too long":            {do: renew, first: slow, times: 2, says: "no answer within 5s", uncertain: true, took: 5 * time.Second},
+		"TryLock, too long":            {do: try, first: slow, times: 2, says: "no answer within 5s", uncertain: true, took: 5 * time.Second},
+		"Lock":                         {do: lock, first: slow, times: 5, took: 20 * time.Second},
+		"Lock, too long":               {do: lock, first: slow, times: 16, says: "40001", took: time.Minute},
+		"Lock, until its context ends": {do: lock, first: slow, times: 5, within: 10 * time.Second, says: "deadline", uncertain: true, took: 10 * time.Second},
+		"Lock, until Close":            {do: lock, first: slow, times: 5, closed: true, says: "closed", took: 8 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				script := append(slices.Repeat([]answer{c.first}, c.times), acquired("1", "7"))
+				var b *Backend
+				if c.closed {
+					script[1].before = func() { c.first.before(); b.end() }
+				}
+				b = scripted(t, script...)
+				ctx := t.Context()
+				if c.within > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, c.within)
+					defer cancel()
+				}
+				begun := time.Now()
+				err := c.do(ctx, b)
+				took := time.Since(begun)
+				switch {
+				case c.says == "" && err != nil:
+					t.Errorf("want nil, got %v", err)
+				case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || isUncertain(err) != c.uncertain):
+					t.Errorf("want an error that says %q, uncertain: %v, got %v", c.says, c.uncertain, err)
+				}
+				if took < c.took || took > c.took+pauses {
+					t.Errorf("want it after %v, got it after %v", c.took, took)
+				}
+			})
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 // do no harm.
 func TestSettings(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
-		admin := provision.MySQLPool(t, s, nil)
+		admin, url := withApp(t, s)
 		bad := map[string]string{"autocommit": "0"}
 		if s.Flavour != provision.MySQL9 {
 			bad["sql_mode"] = "'SIMULTANEOUS_ASSIGNMENT'"
@@ -31,7 +31,7 @@ func TestSettings(t *testing.T) {
 		// A server whose defaults are odd, and which ends idle connections at once.
 		exec(t, admin, "SET GLOBAL autocommit=0", "SET GLOBAL sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'", "SET GLOBAL time_zone='-05:00'", "SET GLOBAL wait_timeout=1",
 			"SET GLOBAL innodb_flush_log_at_trx_commit=2")
-		c, err := lock.Open(t.Context(), s.URL(), lock.WithTTL(6*time.Second))
+		c, err := lock.Open(t.Context(), url, lock.WithTTL(5*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,9 +41,12 @@ func TestSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, _ := l.Token()
-		<-time.After(4500 * time.Millisecond) // two renewals, before each of which the connections are gone
-		if err := l.Check(t.Context()); err != nil {
-			t.Errorf("a hold while connections end: %v", err)
+		for range 2 { // renewals, before each of which the connections are gone
+			<-time.After(1500 * time.Millisecond)
+			eventually(t, "no connection but the one that announces", func() bool { return len(threads(t, admin, "app")) <= 1 })
+			if err := l.Check(t.Context()); err != nil {
+				t.Errorf("a hold while connections end: %v", err)
+			}
 		}
 		if err := l.Unlock(t.Context()); err != nil {
 			t.Error(err)

@@ -223,7 +223,7 @@ func TestBellFillsServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		renewed, err := c.Mutex("renewed", lock.WithTTL(3*time.Second)).Lock(t.Context())
+		renewed, err := c.Mutex("renewed", lock.WithTTL(5*time.Minute)).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,6 +237,7 @@ func TestBellFillsServer(t *testing.T) {
 				"Inspect": func() error { _, err := c.Inspect(t.Context(), "k"); return err },
 				"Extend":  func() error { return l.Extend(t.Context(), 5*time.Minute) },
 				"Ping":    func() error { return c.Ping(t.Context()) },
+				"Renew":   func() error { return renewed.Check(t.Context()) },
 				"Lock and Unlock": func() error {
 					other, err := c.Mutex("other").Lock(t.Context())
 					if err != nil {
@@ -253,7 +254,7 @@ func TestBellFillsServer(t *testing.T) {
 					did <- err
 				}()
 			}
-			for range 4 {
+			for range 5 {
 				if err := <-did; err != nil {
 					t.Error(err)
 				}

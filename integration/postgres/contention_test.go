@@ -254,7 +254,7 @@ func TestConnectionLimit(t *testing.T) {
 			must(t, err)
 			l, err := c.Mutex("k", lock.WithTTL(5*time.Minute)).Lock(t.Context())
 			must(t, err)
-			renewed, err := c.Mutex("renewed", lock.WithTTL(3*time.Second)).Lock(t.Context())
+			renewed, err := c.Mutex("renewed", lock.WithTTL(5*time.Minute)).Lock(t.Context())
 			must(t, err)
 			var got []<-chan outcome
 			for range 2 {
@@ -266,6 +266,7 @@ func TestConnectionLimit(t *testing.T) {
 				"Inspect": func() error { _, err := c.Inspect(t.Context(), "k"); return err },
 				"Extend":  func() error { return l.Extend(t.Context(), 5*time.Minute) },
 				"Ping":    func() error { return c.Ping(t.Context()) },
+				"Renew":   func() error { return renewed.Check(t.Context()) },
 				"Lock and Unlock": func() error {
 					other, err := c.Mutex("other").Lock(t.Context())
 					if err != nil {
@@ -282,7 +283,7 @@ func TestConnectionLimit(t *testing.T) {
 					did <- err
 				}()
 			}
-			for range 4 {
+			for range 5 {
 				if err := <-did; err != nil {
 					t.Error(err)
 				}
@@ -292,6 +293,9 @@ func TestConnectionLimit(t *testing.T) {
 				sql(t, admin, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'app' AND query NOT LIKE 'LISTEN%'")
 				if _, err := c.Inspect(t.Context(), "k"); err != nil {
 					t.Errorf("Inspect with a pool that has no connection: %v", err)
+				}
+				if err := renewed.Check(t.Context()); err != nil {
+					t.Errorf("a renewal while nobody listens: %v", err)
 				}
 				want(t, 0, 1)
 			}

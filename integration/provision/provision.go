@@ -36,8 +36,9 @@ import (
 	"time"
 )
 
-// startTimeout bounds the start of one server, without the pull of its image.
-const startTimeout = 60 * time.Second
+// startTimeout bounds the start of one server, without the pull of its image. Others may start at the same time; one
+// that has ended is noticed at once.
+const startTimeout = 3 * time.Minute
 
 // kind is a product in one major version: what varies between servers, and all that a new backend adds.
 type kind struct {

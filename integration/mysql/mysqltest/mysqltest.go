@@ -33,8 +33,9 @@ func Harness(t *testing.T, s *provision.Server, admin *sql.DB) conformance.Harne
 		},
 		OpenFaulty: func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 			p := provision.NewProxy(t, s.Addr())
-			// short timeouts, so that a statement into a black hole frees its connection soon
-			b, err := suite.Open(ctx, suite.WithParams(strings.Replace(base, s.Addr(), p.Addr(), 1), map[string]string{"dial_timeout": "1s", "timeout": "1s"}))
+			// A statement into a black hole frees its connection soon; what is answered over a slow link has
+			// time for all that a connection takes.
+			b, err := suite.Open(ctx, suite.WithParams(strings.Replace(base, s.Addr(), p.Addr(), 1), map[string]string{"dial_timeout": "3s", "timeout": "3s"}))
 			return b, suite.Link{T: t, Proxy: p}, err
 		},
 		Worker:            conformance.Self(base),

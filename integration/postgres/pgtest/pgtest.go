@@ -72,8 +72,9 @@ func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, para
 		},
 		OpenFaulty: func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 			p := provision.NewProxy(t, front.Addr())
-			// short timeouts, so that a request into a black hole ends soon
-			b, err := suite.Open(ctx, strings.Replace(With(front, params, "dial_timeout", "1s", "timeout", "1s"), front.Addr(), p.Addr(), 1))
+			// A request into a black hole ends soon; what is answered over a slow link has time for all that
+			// a connection takes.
+			b, err := suite.Open(ctx, strings.Replace(With(front, params, "dial_timeout", "3s", "timeout", "3s"), front.Addr(), p.Addr(), 1))
 			return b, suite.Link{T: t, Proxy: p}, err
 		},
 		Worker:            conformance.Self(base),
