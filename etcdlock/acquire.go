@@ -97,13 +97,15 @@ func ranged(r *clientv3.TxnResponse, i int) *etcdserverpb.RangeResponse {
 var errRequeue = errors.New("etcd: the place in the queue is gone")
 
 // txn sends a request to acquire, which a tombstone refuses. It is sent again if the
-// connection breaks, for the one before may have been dead for long; whichever of
-// them is executed, the attempt has one key.
+// connection breaks, for the one before may have been dead for long, and for as long
+// as opening may take while the servers are without a leader or not there; whichever
+// of them is executed, the attempt has one key.
 func (a *attempt) txn(ctx context.Context, s *session, cond clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	const resends = 3
+	const resends, longest = 3, 250 * time.Millisecond
 	b := a.b
+	var over time.Time // of the patience with servers that say that they cannot
 	alive := clientv3.Compare(clientv3.CreateRevision(b.tombstone(s.id, a.req.Owner)), "=", 0)
-	for n := 0; ; n++ {
+	for n, wait := 0, 20*time.Millisecond; ; wait = min(2*wait, longest) {
 		r, err := b.client.Txn(ctx).If(cond, alive).Then(then...).Else(otherwise...).Commit()
 		if err == nil {
 			return r, nil
@@ -114,14 +116,25 @@ func (a *attempt) txn(ctx context.Context, s *session, cond clientv3.Cmp, then, 
 			a.forget()
 			return nil, errRequeue
 		}
-		again := broken(err) && n < resends
-		err = b.uncertain(ctx, err)
-		if errors.Is(err, backend.ErrUncertain) {
+		again := false
+		switch {
+		case b.life.Err() != nil:
+		case passing(err):
+			if over.IsZero() { // from now on: one that passed it on to a leader that died says so late
+				over = time.Now().Add(b.opt.open)
+			}
+			again = time.Now().Before(over)
+		case broken(err):
+			n++
+			again = n <= resends
+		}
+		if !refused(err) {
 			a.unanswered()
 		}
-		if again && pause(ctx, 20*time.Millisecond<<n) {
+		if again && pause(ctx, wait) {
 			continue
 		}
+		err = b.uncertain(ctx, err)
 		if !a.dirty {
 			a.forget()
 		} else if !errors.Is(err, backend.ErrUncertain) {

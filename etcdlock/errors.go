@@ -53,8 +53,24 @@ func refused(err error) bool {
 		}
 		return false // among them timeouts of a server that has proposed the request
 	}
+	return dialing(err)
+}
+
+// dialing tells that there was no connection to send the request on.
+func dialing(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unavailable && strings.Contains(s.Message(), "while dialing")
+}
+
+// passing tells that a server could not serve now, as in an election, or that none
+// is there, as in a restart. Both last longer than it takes to find another
+// connection.
+func passing(err error) bool {
+	var e rpctypes.EtcdError
+	if errors.As(err, &e) {
+		return e.Code() == codes.Unavailable
+	}
+	return dialing(err)
 }
 
 // broken tells that there was no connection, that it broke, or that its server is

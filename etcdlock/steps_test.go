@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -25,6 +27,7 @@ import (
 type network struct {
 	mu   sync.Mutex
 	lose string               // "", "request" or "reply"
+	says []error              // instead of the next answers, to requests that are not executed
 	late func() (bool, error) // executes the last request that was lost, and tells whether its conditions held
 }
 
@@ -34,11 +37,26 @@ func (n *network) set(lose string) {
 	n.lose = lose
 }
 
+// answer lets the next requests be answered with an error, and returns how many of
+// those before were not.
+func (n *network) answer(err error, times int) (left int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	left, n.says = len(n.says), slices.Repeat([]error{err}, times)
+	return left
+}
+
 func (n *network) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	n.mu.Lock()
 	lose := n.lose
 	if method != "/etcdserverpb.KV/Txn" {
 		lose = ""
+	}
+	if lose == "" && method == "/etcdserverpb.KV/Txn" && len(n.says) > 0 {
+		err := n.says[0]
+		n.says = n.says[1:]
+		n.mu.Unlock()
+		return err
 	}
 	if lose == "request" {
 		n.late = func() (bool, error) {
@@ -138,6 +156,63 @@ func TestUnansweredMove(t *testing.T) {
 		t.Errorf("a key that was moved to a lease of 5 s, without an answer: trusted for %v", left)
 	}
 	release(t, g)
+}
+
+// TestServersThatCannotNow answers as in an election and as in a restart: that passes,
+// but not as soon as a broken connection is replaced.
+func TestServersThatCannotNow(t *testing.T) {
+	for what, answer := range map[string]error{
+		"no leader":            rpctypes.ErrGRPCNoLeader,
+		"the leader has gone":  rpctypes.ErrGRPCTimeoutDueToLeaderFail,
+		"the server stops":     rpctypes.ErrGRPCStopped,
+		"there is no listener": status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`),
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			b, n := lossy(t)
+			for how, acquire := range map[string]func(context.Context, backend.Request) (backend.Grant, error){"try": b.TryAcquire, "wait": b.Acquire} {
+				n.answer(answer, 5)
+				g, err := acquire(t.Context(), request("k", time.Minute))
+				if err != nil {
+					t.Fatalf("%s: %v", how, err)
+				}
+				release(t, g)
+			}
+		})
+	}
+}
+
+// TestServersThatCannotForLong: the patience with them ends, with that of the caller
+// at the latest.
+func TestServersThatCannotForLong(t *testing.T) {
+	b, n := lossy(t)
+	b.opt.open = 100 * time.Millisecond
+	const many = 1000
+	fails := func(what string, ctx context.Context, want ...error) {
+		t.Helper()
+		req := request("k", time.Minute)
+		_, err := b.Acquire(ctx, req)
+		for _, w := range want {
+			if !errors.Is(err, w) {
+				t.Errorf("%s: want %v, got %v", what, w, err)
+			}
+		}
+		if n.answer(nil, 0) == 0 {
+			t.Errorf("%s: tried %d times", what, many)
+		}
+		if err := b.Abandon(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.answer(rpctypes.ErrGRPCNoLeader, many)
+	fails("no leader", t.Context(), backend.ErrUncertain, rpctypes.ErrNoLeader)
+	b.opt.open = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	n.answer(rpctypes.ErrGRPCNoLeader, many)
+	fails("no leader, and a caller without time", ctx, backend.ErrUncertain, context.DeadlineExceeded)
+	n.answer(status.Error(codes.Unavailable, "the connection was lost"), 5)
+	fails("connections that break", t.Context(), backend.ErrUncertain)
 }
 
 // TestKeyOfTheSameName puts a holder's key anew behind its back.

@@ -29,16 +29,32 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 		return g, nil
 	}
 	g, err := a.try(ctx)
-	for range 2 { // a connection that breaks is replaced in no time, mostly
-		if g != nil || ctx.Err() != nil || !lostConnection(err) {
-			break
-		}
+	for r := (retries{}); g == nil && ctx.Err() == nil && r.again(err); {
 		g, err = a.try(ctx)
 	}
 	if g != nil {
 		return g, nil
 	}
 	return nil, a.result(ctx, err)
+}
+
+// retries counts what an attempt that does not wait yet has gone on after.
+type retries struct{ connections, sessions int }
+
+// again tells whether to go on at once: a connection that breaks is replaced in no
+// time, mostly, and so is a session that ended while its process, or the service,
+// stood still.
+func (r *retries) again(err error) bool {
+	const most = 2 // of each
+	switch {
+	case lostConnection(err):
+		r.connections++
+		return r.connections <= most
+	case sessionGone(err) && !errors.As(err, &notOpened{}):
+		r.sessions++
+		return r.sessions <= most
+	}
+	return false
 }
 
 // again is the grant of an attempt that is sent twice.

@@ -53,14 +53,19 @@ func newFakeServer(t *testing.T, each int) *fakeServer {
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
-		f.mu.Lock()
-		for _, c := range f.conns {
-			_ = c.Close()
-		}
-		f.mu.Unlock()
+		f.cut()
 		f.wg.Wait()
 	})
 	return f
+}
+
+// cut closes all connections.
+func (f *fakeServer) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		_ = c.Close()
+	}
 }
 
 func readFrame(c net.Conn) ([]byte, error) {

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -76,6 +77,12 @@ func (n *nodes) handle(op int32, req []byte) (body []byte, code int32, done bool
 		return nil, 0, false
 	}
 	return body, 0, true
+}
+
+func (n *nodes) add(path string, stat zk.Stat) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stats[path] = stat
 }
 
 func (n *nodes) paths() []string {
@@ -264,4 +271,90 @@ func TestGrantNeedsOwnPlace(t *testing.T) {
 			t.Fatalf("granted %v, %v with a place that is gone", g, err)
 		}
 	}
+}
+
+// TestSessionEndsUnderRequest ends the session of an attempt whose request to create
+// is not answered: the attempt goes on in the next session, in which it has one node.
+func TestSessionEndsUnderRequest(t *testing.T) {
+	const ttl = time.Minute
+	for _, why := range []error{errSessionOver, errSilent} {
+		for _, how := range []string{"try", "wait"} {
+			t.Run(why.Error()+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				f, n := newFakeServer(t, 0), &nodes{stats: map[string]zk.Stat{}}
+				b := newBackend(defaults())
+				b.own, b.addrs, b.dial, b.dialTimeout = true, []string{f.listener.Addr().String()}, dialTCP(nil), 10*time.Second
+				t.Cleanup(func() {
+					if err := b.Close(context.Background()); err != nil {
+						t.Error(err)
+					}
+				})
+				var creates atomic.Int64
+				second := make(chan struct{})
+				f.handle = func(op int32, req []byte) (body []byte, code int32, done bool) {
+					path, ok := created(op, req)
+					if !ok {
+						return n.handle(op, req)
+					}
+					switch creates.Add(1) {
+					case 1:
+						if errors.Is(why, errSilent) { // else the server has deleted it
+							n.add(path+"0000000000", zk.Stat{Czxid: 40, EphemeralOwner: theSession - 1})
+						}
+						b.mu.Lock()
+						s := b.sessions[ttl]
+						b.mu.Unlock()
+						s.finish(why)
+						select { // no answer
+						case <-second:
+						case <-t.Context().Done():
+						}
+					case 2:
+						close(second)
+						n.add(path+"0000000001", zk.Stat{Czxid: 41, EphemeralOwner: theSession})
+					}
+					return createdAnswer(path+"0000000001", 41, len(n.paths())), 0, true
+				}
+				acquire := b.TryAcquire
+				if how == "wait" {
+					acquire = b.Acquire
+				}
+				req := backend.Request{Key: "key", Owner: strings.Repeat("0a", 16), TTL: ttl}
+				g, err := acquire(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := n.paths(), []string{b.node("key") + "/" + req.Owner + "-0000000001"}; !slices.Equal(got, want) || g.Token() != 41 {
+					t.Errorf("token %d, at the server %q, want %q", g.Token(), got, want)
+				}
+				if err := g.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// created returns the path of a multi that begins with a request to create.
+func created(op int32, req []byte) (path string, ok bool) {
+	const create, head = 1, 4 + 1 + 4
+	if op != opMulti || len(req) < head+4 || binary.BigEndian.Uint32(req) != create {
+		return "", false
+	}
+	req = req[head:]
+	return string(req[4 : 4+binary.BigEndian.Uint32(req)]), true
+}
+
+// createdAnswer is the answer to a multi that created a node and touched its parent.
+func createdAnswer(path string, zxid int64, children int) []byte {
+	result := func(b []byte, op byte) []byte { return append(b, 0, 0, 0, op, 0, 0, 0, 0, 0) } // not the end, no error
+	b := result(nil, 1)
+	b = append(binary.BigEndian.AppendUint32(b, uint32(len(path))), path...)
+	b = result(b, 5)
+	b = append(b, make([]byte, 8)...)
+	b = binary.BigEndian.AppendUint64(b, uint64(zxid))
+	b = append(b, make([]byte, 8+8+4+4+4+8+4)...)
+	b = binary.BigEndian.AppendUint32(b, uint32(children))
+	b = append(b, make([]byte, 8)...)
+	return append(b, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff) // the end
 }

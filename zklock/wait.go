@@ -27,7 +27,8 @@ type wait struct {
 func (w *wait) run(ctx context.Context) (backend.Grant, error) {
 	a := w.a
 	pause := 10 * time.Millisecond
-	for tries := 0; ; tries++ {
+	var r retries
+	for {
 		g, err := w.once(ctx)
 		if g != nil {
 			return g, nil
@@ -41,7 +42,7 @@ func (w *wait) run(ctx context.Context) (backend.Grant, error) {
 		case ctx.Err() != nil, permanent(err):
 			return nil, err
 		case !w.queued:
-			if tries >= 2 || !lostConnection(err) { // as in TryAcquire
+			if !r.again(err) { // as in TryAcquire
 				return nil, err
 			}
 			continue

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -232,11 +233,18 @@ func TestRoundTrips(t *testing.T) {
 	}
 	p.Delay(oneWay)
 	defer p.Delay(0)
-	gaps := handOffs(t, each, 50)
-	if p50 := quantile(gaps, .5); p50 > rtt*7/4 {
-		t.Errorf("half of the hand-offs took more than %v, with %v to and from the server", p50, rtt)
-	} else {
+	const most = rtt * 7 / 4
+	least := time.Duration(math.MaxInt64)
+	for range 3 { // another round trip is there each time, a busy machine seldom
+		gaps := handOffs(t, each, 50)
+		p50 := quantile(gaps, .5)
 		t.Logf("hand-off: %.2f round trips, p90 %.2f", p50.Seconds()/rtt.Seconds(), quantile(gaps, .9).Seconds()/rtt.Seconds())
+		if least = min(least, p50); least <= most || t.Failed() {
+			break
+		}
+	}
+	if least > most {
+		t.Errorf("half of the hand-offs took more than %v, with %v to and from the server", least, rtt)
 	}
 }
 
@@ -251,7 +259,15 @@ func TestThousandWaiters(t *testing.T) {
 			}
 			var clients []contender
 			for range 4 {
-				clients = append(clients, ours(t, s.Addr(), "k", opts...)())
+				c := ours(t, s.Addr(), "k", opts...)()
+				unlock, err := c(t.Context()) // makes the lease
+				if err == nil {
+					err = unlock(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				clients = append(clients, c)
 			}
 			var cost [2]float64
 			for i, waiters := range []int{10, 1000} {
@@ -259,6 +275,12 @@ func TestThousandWaiters(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				begun, err := requests(t.Context(), s.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				// a place in the queue, and, before and when it watches, a look at its predecessor
+				const each = 3
 				var wg sync.WaitGroup
 				var served atomic.Int64
 				for j := range waiters {
@@ -274,17 +296,22 @@ func TestThousandWaiters(t *testing.T) {
 					})
 				}
 				admin := dial(t, s.Addr())
-				watches := 0.0
-				if err := eventually(func() error {
+				watches, looks := 0.0, int64(0)
+				if err := eventuallyWithin(5*time.Minute, func() error {
+					looks++
 					r, err := admin.Get(t.Context(), etcdlock.Folder(etcdlock.DefaultPrefix, "k"), clientv3.WithPrefix(), clientv3.WithCountOnly())
 					if err != nil || r.Count < int64(waiters+1) {
 						return fmt.Errorf("%v of %d in the queue, %w", r, waiters, errors.Join(err, errShort))
 					}
 					watches, err = metric(t.Context(), s.Addr(), "etcd_debugging_mvcc_watcher_total")
-					if err == nil && way == "predecessor" && watches < float64(waiters) {
-						err = errShort
+					if err != nil || way != "predecessor" {
+						return err
 					}
-					return err
+					made, err := requests(t.Context(), s.Addr())
+					if n := made - begun - looks; err != nil || watches < float64(waiters) || n < each*int64(waiters) {
+						return fmt.Errorf("%.0f watches and %d requests of %d waiters, %w", watches, n, waiters, errors.Join(err, errShort))
+					}
+					return nil
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -293,12 +320,12 @@ func TestThousandWaiters(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				begun := time.Now()
+				released := time.Now()
 				if err := unlock(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				wg.Wait()
-				took := time.Since(begun)
+				took := time.Since(released)
 				after, err := requests(t.Context(), s.Addr())
 				if err != nil {
 					t.Fatal(err)

@@ -75,21 +75,22 @@ type relay struct {
 }
 
 const (
-	relayTTL = 5 * time.Second
+	relayTTL = 20 * time.Second // outlives an election, also one whose votes are split
+	lossTTL  = 5 * time.Second  // of a holder that shall lose
 	waiters  = 6
 	patience = 60 * time.Second
 )
 
 // newRelay lets a client of one node hold, of all if that is negative, and clients of
 // all nodes wait.
-func newRelay(t *testing.T, c *provision.EtcdNodes, node int) *relay {
+func newRelay(t *testing.T, c *provision.EtcdNodes, node int, ttl time.Duration) *relay {
 	r := &relay{t: t, c: c, key: "relay/" + t.Name()}
-	client := func(url string, waits chan struct{}) *lock.Client {
+	client := func(url string, ttl time.Duration, waits chan struct{}) *lock.Client {
 		b, err := suite.Open(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cl, err := lock.New(b, lock.WithTTL(relayTTL), lock.WithObserver(&lock.Observer{
+		cl, err := lock.New(b, lock.WithTTL(ttl), lock.WithObserver(&lock.Observer{
 			Waiting: func(context.Context, lock.Event) { waits <- struct{}{} },
 		}))
 		if err != nil {
@@ -104,11 +105,14 @@ func newRelay(t *testing.T, c *provision.EtcdNodes, node int) *relay {
 	if node >= 0 {
 		url = "etcd://" + c.Nodes[node].Addr()
 	}
-	if r.holder, err = client(url, waits).Mutex(r.key).Lock(t.Context()); err != nil {
+	if r.holder, err = client(url, ttl, waits).Mutex(r.key).Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.enter(r.holder)
-	clients := []*lock.Client{client(c.URL(), waits), client(c.URL(), waits), client(c.URL(), waits)}
+	var clients []*lock.Client
+	for range 3 {
+		clients = append(clients, client(c.URL(), relayTTL, waits))
+	}
 	for i := range waiters {
 		done := make(chan int, 1)
 		r.queue = append(r.queue, done)
@@ -194,7 +198,7 @@ func leaderKilled(t *testing.T, c *provision.EtcdNodes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRelay(t, c, (leader+1)%3)
+	r := newRelay(t, c, (leader+1)%3, relayTTL)
 	if err := c.Nodes[leader].Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +224,7 @@ func minorityCutOff(t *testing.T, c *provision.EtcdNodes) {
 	}
 	for _, node := range []int{(leader + 1) % 3, leader} {
 		t.Run(fmt.Sprintf("leader=%v", node == leader), func(t *testing.T) {
-			r := newRelay(t, c, node)
+			r := newRelay(t, c, node, lossTTL)
 			begun := time.Now()
 			c.Isolate(node)
 			defer c.Rejoin()
@@ -246,7 +250,7 @@ func TestRollingRestart(t *testing.T) {
 }
 
 func rolling(t *testing.T, c *provision.EtcdNodes) {
-	r := newRelay(t, c, -1)
+	r := newRelay(t, c, -1, relayTTL)
 	for _, s := range c.Nodes {
 		if err := errors.Join(s.Stop(), s.Restart(t.Context())); err != nil {
 			t.Fatal(err)
@@ -265,8 +269,10 @@ func rolling(t *testing.T, c *provision.EtcdNodes) {
 	r.end()
 }
 
-func eventually(f func() error) error {
-	deadline := time.Now().Add(patience)
+func eventually(f func() error) error { return eventuallyWithin(patience, f) }
+
+func eventuallyWithin(d time.Duration, f func() error) error {
+	deadline := time.Now().Add(d)
 	for {
 		err := f()
 		if err == nil || errors.Is(err, lock.ErrLost) || time.Now().After(deadline) {

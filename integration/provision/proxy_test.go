@@ -2,7 +2,9 @@ package provision
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -62,6 +64,27 @@ func (w wire) wantsReset() {
 	}
 }
 
+// lost returns when so many connections have lost something: until then it may still arrive.
+func lost(t *testing.T, p *Proxy, connections int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	must(t, until(ctx, func(context.Context) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		n := 0
+		for l := range p.links {
+			if l.holed {
+				n++
+			}
+		}
+		if n != connections {
+			return fmt.Errorf("%d connections have lost something, want %d", n, connections)
+		}
+		return nil
+	}))
+}
+
 func proxied(t *testing.T) (*Proxy, *redis.Client) {
 	t.Helper()
 	s := NewRedis(t, AnyRedis, Options{})
@@ -112,11 +135,13 @@ func TestProxyBlackhole(t *testing.T) {
 	leaving.wants("+OK")
 	p.Blackhole()
 	w.send("SET k v")
+	lost(t, p, 1)
 	w.wantsSilence()
 	if n := direct.Exists(t.Context(), "k").Val(); n != 0 {
 		t.Error("a request passed a blackhole")
 	}
 	must(t, leaving.Close())
+	lost(t, p, 2)
 	if list := direct.ClientList(t.Context()).Val(); !bytes.Contains([]byte(list), []byte("name=leaving")) {
 		t.Error("the server learnt through a blackhole that its client had left")
 	}
@@ -131,6 +156,7 @@ func TestProxyBlackholeReplies(t *testing.T) {
 	w := dial(t, p.Addr())
 	p.BlackholeReplies()
 	w.send("SET k v")
+	lost(t, p, 1)
 	w.wantsSilence()
 	if n := direct.Exists(t.Context(), "k").Val(); n != 1 {
 		t.Error("the request did not reach the server")
@@ -147,6 +173,7 @@ func TestProxyBlackholeRequests(t *testing.T) {
 	listener.wants("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1")
 	p.BlackholeRequests()
 	w.send("SET k v")
+	lost(t, p, 1)
 	w.wantsSilence()
 	if n := direct.Exists(t.Context(), "k").Val(); n != 0 {
 		t.Error("a request passed the blackhole")
@@ -228,6 +255,8 @@ func TestProxyCutsAfterReplies(t *testing.T) {
 	t.Parallel()
 	p, direct := proxied(t)
 	w, other := dial(t, p.Addr()), dial(t, p.Addr())
+	other.send("PING") // until it is answered the proxy may not have the connection
+	other.wants("+PONG")
 	p.CutAfterReplies(1)
 	w.send("PING")
 	w.wants("+PONG")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -228,24 +229,25 @@ func connect(t *testing.T, addr string, timeout time.Duration) *zk.Conn {
 }
 
 func ownConnection(t *testing.T, addr string, _ *zk.Conn) {
-	conn := connect(t, addr, 4*time.Second)
-	b := must[*zklock.Backend](t)(zklock.New(t.Context(), conn, 4*time.Second, zklock.WithPrefix("own")))
-	if _, err := lock.New(b); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "at most 4s") && !strings.Contains(err.Error(), "to 4s") {
-		t.Errorf("the default TTL on a session of 4s: got %v", err)
+	const session, ttl = 12 * time.Second, 8 * time.Second
+	conn := connect(t, addr, session)
+	b := must[*zklock.Backend](t)(zklock.New(t.Context(), conn, session, zklock.WithPrefix("own")))
+	if _, err := lock.New(b); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "at most 12s") && !strings.Contains(err.Error(), "to 12s") {
+		t.Errorf("the default TTL on a session of %v: got %v", session, err)
 	}
-	c := must[*lock.Client](t)(lock.New(b, lock.WithTTL(2*time.Second)))
+	c := must[*lock.Client](t)(lock.New(b, lock.WithTTL(ttl)))
 	var leases []*lock.Lease
 	for i := range 20 {
 		l := must[*lock.Lease](t)(c.Mutex(fmt.Sprint("own ", i)).Lock(t.Context()))
-		if left := time.Until(l.Expires()); left < time.Second || left > 2*time.Second {
+		if left := time.Until(l.Expires()); left < ttl/2 || left > ttl {
 			t.Errorf("lease %d lasts %v", i, left)
 		}
 		leases = append(leases, l)
 	}
 	got := make(chan error, 1)
 	waits := make(chan struct{})
-	w := must[*lock.Client](t)(lock.New(must[*zklock.Backend](t)(zklock.New(t.Context(), connect(t, addr, 4*time.Second), 4*time.Second, zklock.WithPrefix("own"))),
-		lock.WithTTL(3*time.Second), lock.WithObserver(&lock.Observer{Waiting: func(context.Context, lock.Event) { close(waits) }})))
+	w := must[*lock.Client](t)(lock.New(must[*zklock.Backend](t)(zklock.New(t.Context(), connect(t, addr, session), session, zklock.WithPrefix("own"))),
+		lock.WithTTL(9*time.Second), lock.WithObserver(&lock.Observer{Waiting: func(context.Context, lock.Event) { close(waits) }})))
 	go func() {
 		l, err := w.Mutex("own 0").Lock(t.Context())
 		if err == nil {
@@ -333,17 +335,19 @@ func createNotAnswered(t *testing.T, addr string, conn *zk.Conn) {
 	for _, wait := range []bool{false, true} {
 		key := fmt.Sprint("unanswered ", wait)
 		makeNode(t, c, key)
-		dropped := p.DropReply(func(request []byte) bool {
-			return len(request) > 12 && request[11] == opMulti && bytes.Contains(request, []byte("unanswered"))
-		})
+		dropped := p.DropReply(func(chunk []byte) bool { return sends(chunk, opMulti, "unanswered") })
 		call := c.Mutex(key).TryLock
 		if wait {
 			call = c.Mutex(key).Lock
 		}
 		l, err := call(t.Context())
-		<-dropped
 		if err != nil {
 			t.Fatal(err)
+		}
+		select {
+		case <-dropped:
+		case <-time.After(10 * time.Second):
+			t.Fatal("no reply was lost")
 		}
 		nodes, _, err := conn.Children(node(key))
 		if err != nil || len(nodes) != 1 || !strings.HasPrefix(nodes[0], l.Owner()) {
@@ -354,6 +358,19 @@ func createNotAnswered(t *testing.T, addr string, conn *zk.Conn) {
 		}
 		nothingLeft(t, []string{addr}, key)
 	}
+}
+
+// sends tells whether a chunk of whole frames, of which some may be pings, has a
+// request of that operation with that text.
+func sends(chunk []byte, op uint32, text string) bool {
+	for len(chunk) >= 12 {
+		n := min(4+int(binary.BigEndian.Uint32(chunk)), len(chunk))
+		if binary.BigEndian.Uint32(chunk[8:]) == op && bytes.Contains(chunk[:n], []byte(text)) {
+			return true
+		}
+		chunk = chunk[n:]
+	}
+	return false
 }
 
 // overTLS puts TLS in front of the server, as its secure port has it.
