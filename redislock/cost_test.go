@@ -59,7 +59,7 @@ func TestHandOffCommands(t *testing.T) {
 						return
 					}
 					counts[w]++
-					if err := g.Release(context.Background()); err != nil {
+					if err := released(g); err != nil {
 						t.Error(err)
 						return
 					}
@@ -85,10 +85,11 @@ func TestHandOffCommands(t *testing.T) {
 
 // While its holder renews, nobody in the queue asks more than once in a TTL.
 func TestIdleCost(t *testing.T) {
+	t.Parallel() // mostly it waits
 	addr := private(t)
 	c := client(t, addr)
 	b, b2 := openURL(t, "redis://"+addr), openURL(t, "redis://"+addr)
-	const ttl, waiters, ttls = 300 * time.Millisecond, 4, 6
+	const ttl, waiters, ttls = 3 * time.Second, 4, 2
 	r := request("k")
 	r.TTL = ttl
 	g := take(t, b, r)

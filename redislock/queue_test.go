@@ -96,7 +96,7 @@ func TestZombieWaiter(t *testing.T) {
 	start := time.Now()
 	must(t, g.Release(t.Context()))
 	must(t, get(t, ch).Release(t.Context()))
-	if d := time.Since(start); d < r.TTL || d > 2*time.Second {
+	if d := time.Since(start); d < r.TTL || d >= claim { // which the zombie's TTL shortens
 		t.Errorf("after %v", d)
 	}
 }
@@ -147,7 +147,9 @@ func TestNoLostWakeUp(t *testing.T) {
 	p := newPrefix()
 	b, b2 := newBackend(t, p), newBackend(t, p)
 	for i := range 200 {
-		g := take(t, b, request("k"))
+		r := request("k")
+		r.TTL = time.Hour // nobody is woken by its end
+		g := take(t, b, r)
 		ch := make(chan acquired, 1)
 		go func() {
 			g, err := b2.Acquire(context.Background(), request("k"))
@@ -156,12 +158,8 @@ func TestNoLostWakeUp(t *testing.T) {
 		for end := time.Now().Add(time.Duration(i) * 2 * time.Microsecond); time.Now().Before(end); {
 			continue // the delays are too short for a timer
 		}
-		start := time.Now()
 		must(t, g.Release(t.Context()))
 		must(t, get(t, ch).Release(t.Context()))
-		if d := time.Since(start); d > 2*time.Second {
-			t.Fatalf("woken after %v", d)
-		}
 	}
 }
 
@@ -181,7 +179,7 @@ func TestHeadFollowsTheLease(t *testing.T) {
 	get(t, c1) // and never releases
 	start := time.Now()
 	must(t, get(t, c2).Release(t.Context()))
-	if d := time.Since(start); d > 2*time.Second {
+	if d := time.Since(start); d >= claim { // which the TTL shortens
 		t.Errorf("waited %v for a lease of 300ms", d)
 	}
 }

@@ -30,10 +30,9 @@ type Redlock struct {
 
 	mu      sync.Mutex
 	closed  bool
-	tickets int64                       // the last
-	ballots map[string]*ballot          // by owner: those that wait, that hold, and that are to be abandoned
-	say     func(string, error)         // see Notify
-	unsaid  []func(func(string, error)) // before it was set
+	tickets int64               // the last
+	ballots map[string]*ballot  // by owner: those that wait, that hold, and that are to be abandoned
+	say     func(string, error) // see Notify
 }
 
 var (
@@ -268,29 +267,19 @@ func (e *nodesError) Is(target error) bool {
 func (r *Redlock) Notify(say func(what string, err error)) {
 	r.mu.Lock()
 	r.say = say
-	unsaid := r.unsaid
-	r.unsaid = nil
 	r.mu.Unlock()
-	for _, f := range unsaid {
-		f(say)
+	for _, n := range r.nodes { // what began before
+		n.mu.Lock()
+		n.tell()
+		n.mu.Unlock()
 	}
 }
 
-// notice tells the beginning and the end of a node's outage, once each.
-func (r *Redlock) notice(n *voter, err error) {
-	what := "redlock node " + n.name + " votes again"
-	if err != nil {
-		what = "redlock node " + n.name + " does not vote"
-	}
+// listener is whom outages are told, nil before Notify.
+func (r *Redlock) listener() func(what string, err error) {
 	r.mu.Lock()
-	say := r.say
-	if say == nil && len(r.unsaid) < 4*len(r.nodes) {
-		r.unsaid = append(r.unsaid, func(say func(string, error)) { say(what, err) })
-	}
-	r.mu.Unlock()
-	if say != nil {
-		say(what, err)
-	}
+	defer r.mu.Unlock()
+	return r.say
 }
 
 // enter registers a goroutine that Close waits for. It is false after Close.

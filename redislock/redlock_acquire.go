@@ -186,7 +186,8 @@ func (r *Redlock) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 type waiting struct {
 	*ballot
 	timer   *time.Timer
-	settled bool      // the last round is over
+	more    time.Time // how long the last round goes on, since too few had answered in time; zero if it does not
+	settled bool      // it is over
 	queued  bool      // a majority has answered once
 	split   time.Time // when to ask again while votes are split; zero if not decided
 	failing time.Time // since when too few answer
@@ -206,10 +207,17 @@ func (w *waiting) wait(ctx context.Context) (backend.Grant, error) {
 		again, began := a.again, a.began
 		a.mu.Unlock()
 		now, timeout := time.Now(), a.r.nodeTimeout(a.req.TTL)
+		end := began.Add(timeout)
 		if t.mine+t.theirs < q {
-			timeout = a.r.patience(a.req.TTL)
+			if w.more.IsZero() && !now.Before(end) {
+				// Counted from now: when this process stood still, the answers are a moment away.
+				w.more = now.Add(a.r.patience(a.req.TTL) - timeout)
+			}
+			if !w.more.IsZero() {
+				end = w.more
+			}
 		}
-		if !w.settled && (t.pending == 0 || t.most >= q || !now.Before(began.Add(timeout))) {
+		if !w.settled && (t.pending == 0 || t.most >= q || !now.Before(end)) {
 			if t.pending > 0 && t.most < q {
 				a.overdue()
 			}
@@ -218,14 +226,14 @@ func (w *waiting) wait(ctx context.Context) (backend.Grant, error) {
 				return nil, err
 			}
 		}
-		next := began.Add(timeout)
+		next := end
 		if w.settled {
 			if next = w.next(t, now); again {
 				next = now
 			}
 			if !now.Before(next) {
 				a.ask()
-				w.settled = false
+				w.more, w.settled = time.Time{}, false
 				continue
 			}
 		}

@@ -51,8 +51,11 @@ type voter struct {
 	// a node that hangs they must not pile up.
 	failing error
 	probes  int
-	live    bool  // the subscription is confirmed
-	out     error // what was last said of it to the log; nil if it votes
+	live    bool      // the subscription is confirmed
+	out     error     // why it does not vote; nil if it does
+	judged  time.Time // when the request that told so was sent
+	told    error     // what was last said of that to the log
+	telling bool
 }
 
 func (r *Redlock) newNode(client *redis.Client, own bool) *voter {
@@ -74,8 +77,9 @@ func (n *voter) call(s *script, keys []string, args ...any) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	sent := time.Now()
 	r, err := n.b.eval(context.Background(), s, keys, args...)
-	n.answered(r, err, probe)
+	n.answered(r, err, sent, probe)
 	if err == nil && r.status == mute {
 		err = fmt.Errorf("%w: it votes again in %v", errMute, ofMillis(r.num(0)).Round(time.Millisecond))
 	}
@@ -109,10 +113,12 @@ func (n *voter) admit() (probe bool, err error) {
 	return true, nil
 }
 
-// answered follows the end of a request.
-func (n *voter) answered(r reply, err error, probe bool) {
+// answered follows the end of a request. Whether the node votes, the last one tells
+// that was sent: those that were under way when it changed may end later.
+func (n *voter) answered(r reply, err error, sent time.Time, probe bool) {
 	received := time.Now()
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.failing = err
 	if probe {
 		n.probes--
@@ -120,18 +126,33 @@ func (n *voter) answered(r reply, err error, probe bool) {
 	if err == nil {
 		n.observe(r, received)
 	}
-	if errors.Is(err, backend.ErrClosed) {
-		n.mu.Unlock()
+	if errors.Is(err, backend.ErrClosed) || sent.Before(n.judged) {
 		return
 	}
 	if err == nil && r.status == mute {
 		err = errMute
 	}
-	changed := (err == nil) != (n.out == nil)
-	n.out = err
-	n.mu.Unlock()
-	if changed {
-		n.r.notice(n, err)
+	n.out, n.judged = err, sent
+	n.tell()
+}
+
+// tell says whether the node votes, if it was last told otherwise, under n.mu, which
+// it leaves meanwhile: what changes then is said by the one who is telling.
+func (n *voter) tell() {
+	for !n.telling && (n.out == nil) != (n.told == nil) {
+		say := n.r.listener()
+		if say == nil {
+			return // Notify tells
+		}
+		what, err := "redlock node "+n.name+" votes again", n.out
+		if err != nil {
+			what = "redlock node " + n.name + " does not vote"
+		}
+		n.telling, n.told = true, err
+		n.mu.Unlock()
+		say(what, err)
+		n.mu.Lock()
+		n.telling = false
 	}
 }
 

@@ -163,8 +163,9 @@ func (r *Redlock) greet(ctx context.Context) ([]greeting, error) {
 
 func (n *voter) greet(ctx context.Context, i int) greeting {
 	g := greeting{i: i}
+	begun := time.Now()
 	if g.found, g.err = n.b.probe(ctx); g.err != nil {
-		n.answered(reply{}, g.err, false)
+		n.answered(reply{}, g.err, begun, false)
 		return g
 	}
 	r, err := n.call(quorumFound, n.r.names(keys{}, ""), n.r.args(0, "", "0")...)

@@ -12,11 +12,10 @@ import (
 )
 
 func TestSentinel(t *testing.T) {
-	master := private(t, "--repl-diskless-sync-delay", "0")
+	master, replica := replicated(t) // Sentinel asks a master for its replicas at once, and then only each ten seconds
 	host, port, _ := strings.Cut(master, ":")
-	replica := private(t, "--replicaof", host+" "+port)
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
-	must(t, os.WriteFile(conf, []byte(fmt.Sprintf("sentinel monitor m %s %s 1\nsentinel down-after-milliseconds m 500\nsentinel failover-timeout m 2000\n", host, port)), 0o600))
+	must(t, os.WriteFile(conf, []byte(fmt.Sprintf("sentinel monitor m %s %s 1\nsentinel down-after-milliseconds m 5000\nsentinel failover-timeout m 60000\n", host, port)), 0o600))
 	sport := freePort()
 	saddr, stop, err := startSentinel(sport, conf)
 	if err != nil {
@@ -25,20 +24,24 @@ func TestSentinel(t *testing.T) {
 	defer stop()
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: saddr})
 	defer sentinel.Close()
-	eventually(t, "the sentinel knows the replica", func() bool {
+	const limit = time.Minute // a sentinel that stood still does nothing for half of it
+	within(t, limit, "the sentinel knows the replica", func() bool {
 		r, _ := sentinel.Replicas(t.Context(), "m").Result()
 		return len(r) == 1 && strings.Contains(r[0]["flags"], "slave") && r[0]["master-link-status"] == "ok"
 	})
 	b := openURL(t, "redis+sentinel://"+saddr+"/m/0")
-	g := take(t, b, request("k"))
-	ch := queue(t, t.Context(), b, request("k"))
-	must(t, sentinel.Failover(t.Context(), "m").Err())
-	eventually(t, "the replica is promoted", func() bool {
-		return strings.Contains(client(t, replica).Info(t.Context(), "replication").Val(), "role:master")
+	held, waits := request("k"), request("k")
+	held.TTL, waits.TTL = 2*limit, 2*limit
+	g := take(t, b, held)
+	ch := queue(t, t.Context(), b, waits)
+	within(t, limit, "the sentinel agrees", func() bool { return sentinel.Failover(t.Context(), "m").Err() == nil })
+	promoted := client(t, replica)
+	within(t, limit, "the replica is promoted", func() bool {
+		return strings.Contains(promoted.Info(t.Context(), "replication").Val(), "role:master")
 	})
-	eventually(t, "renewed at the new master", func() bool { return g.Renew(t.Context(), 10*time.Second) == nil })
+	within(t, limit, "renewed at the new master", func() bool { return g.Renew(t.Context(), held.TTL) == nil })
 	must(t, g.Release(t.Context()))
-	g2 := get(t, ch)
+	g2 := getWithin(t, limit, ch)
 	if g2.Token() <= g.Token() {
 		t.Errorf("token %d after %d", g2.Token(), g.Token())
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -200,9 +201,14 @@ func request(key string) backend.Request {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	within(t, 10*time.Second, what, ok)
+}
+
+func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 10s: %s", what)
+			t.Fatalf("not within %v: %s", limit, what)
 		}
 	}
 }
@@ -268,14 +274,28 @@ func queue(t testing.TB, ctx context.Context, b *Backend, req backend.Request) <
 
 func get(t testing.TB, ch <-chan acquired) backend.Grant {
 	t.Helper()
+	return getWithin(t, 20*time.Second, ch)
+}
+
+func getWithin(t testing.TB, limit time.Duration, ch <-chan acquired) backend.Grant {
+	t.Helper()
 	select {
 	case a := <-ch:
 		must(t, a.err)
 		return a.g
-	case <-time.After(20 * time.Second):
-		t.Fatal("no grant within 20s")
+	case <-time.After(limit):
+		t.Fatalf("no grant within %v", limit)
 	}
 	return nil
+}
+
+// released releases a grant that nobody renews: it may be lost, but not while it lasts.
+func released(g backend.Grant) error {
+	err := g.Release(context.Background())
+	if errors.Is(err, backend.ErrLost) && !time.Now().Before(g.Until()) {
+		return nil
+	}
+	return err
 }
 
 // calls reads how often the server executed a command on behalf of clients and scripts.

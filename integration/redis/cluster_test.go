@@ -43,8 +43,8 @@ func (s *shard) master() *provision.Server {
 	return nil
 }
 
-func (s *shard) replica() *provision.Server {
-	if s.master() == s.both[0] {
+func (s *shard) other(server *provision.Server) *provision.Server {
+	if server == s.both[0] {
 		return s.both[1]
 	}
 	return s.both[0]
@@ -63,12 +63,30 @@ func TestClusterFailover(t *testing.T) {
 		},
 	}
 	s.migration(c, nameIn(t, c, "moved"))
-	s.failover(nameIn(t, c, "planned"), false, func(*provision.Server) {
-		must(t, adminOf(t, sh.replica().Addr()).ClusterFailover(t.Context()).Err())
+	s.failover(nameIn(t, c, "planned"), false, func(m *provision.Server) {
+		replica := adminOf(t, sh.other(m).Addr())
+		var asked time.Time
+		eventually(t, "the replica takes over", func() bool {
+			if now := sh.master(); now != nil && now != m {
+				return true
+			}
+			// refused while it has no link to the others, and void after 5 s
+			if time.Since(asked) > 6*time.Second && replica.ClusterFailover(t.Context()).Err() == nil {
+				asked = time.Now()
+			}
+			return false
+		})
 	})
 	var paused *provision.Server
 	s.failover(nameIn(t, c, "paused"), true, func(m *provision.Server) { paused = m; must(t, m.Pause()) })
 	must(t, paused.Resume())
+	former := adminOf(t, paused.Addr())
+	eventually(t, "the former master knows that it is none any more", func() bool { // else it would grant what is then lost
+		return strings.Contains(former.Info(t.Context(), "replication").Val(), "role:slave")
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	must(t, c.WaitReady(ctx))
 	s.failover(nameIn(t, c, "killed"), true, func(m *provision.Server) { must(t, m.Kill()) })
 }
 
@@ -91,10 +109,12 @@ func nameIn(t *testing.T, c *provision.Cluster, what string) string {
 // place of those who wait, though its keys are on two servers all the while.
 func (s *service) migration(c *provision.Cluster, name string) {
 	t, ctx := s.t, s.t.Context()
-	const ttl = 2 * time.Second
+	const ttl = 6 * time.Second
 	lease := tryLock(t, open(t, s.url+"&wait_replicas=1&wait_timeout=500ms"), name, lock.WithTTL(ttl))
 	queue := make(chan *lock.Lease, 1)
-	s.wait(name, queue)
+	if !s.wait(name, queue) {
+		t.Fatalf("%s: granted while it is held", name)
+	}
 
 	key := redislock.Key("lock", name)
 	from, to := adminOf(t, c.Nodes[0].Addr()), adminOf(t, c.Nodes[1].Addr())
@@ -109,7 +129,7 @@ func (s *service) migration(c *provision.Cluster, name string) {
 	must(t, err)
 	move := func(key string) { must(t, from.Migrate(ctx, host, port, key, 0, 5*time.Second).Err()) }
 	move(key)
-	<-time.After(2 * ttl) // as long as the migration takes
+	<-time.After(ttl + time.Second) // as long as the migration takes
 	if err := errors.Join(lease.Err(), lease.Check(ctx)); err != nil {
 		t.Errorf("while its slot moves: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/interlock-go/lock"
 )
@@ -57,7 +58,9 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
 	h := &records{}
-	c, l := s.client(lock.WithLogger(slog.New(h)))
+	// a machine that stands still for a moment is no outage of the other nodes
+	c, l := s.clientWith(map[string]string{"restart_delay": "20s", "node_timeout": "5s", "dial_timeout": "10s", "read_timeout": "10s"},
+		lock.WithTTL(20*time.Second), lock.WithLogger(slog.New(h)))
 	cycles := func() {
 		for range 30 {
 			l, err := c.Mutex("k").Lock(t.Context())

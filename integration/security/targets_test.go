@@ -35,7 +35,7 @@ func redisTarget(t *testing.T) target {
 	admin := goredis.NewClient(&goredis.Options{Addr: s.Addr(), Password: provision.Secret, TLSConfig: certs.Client()})
 	t.Cleanup(func() { _ = admin.Close() })
 	must[string](t)(admin.Set(t.Context(), "bystander", "alive", 0).Result())
-	good := with(s.URL(), "tls_ca", certs.CAFile, "dial_timeout", "2s")
+	good := with(s.URL(), "tls_ca", certs.CAFile, "dial_timeout", "10s")
 	return target{
 		url: good,
 		refused: map[string]refusal{
@@ -74,7 +74,7 @@ func etcdTarget(t *testing.T) target {
 	must[*clientv3.AuthEnableResponse](t)(admin.AuthEnable(ctx))
 	root := must[*clientv3.Client](t)(clientv3.New(clientv3.Config{Endpoints: []string{"https://" + s.Addr()}, TLS: certs.Client(), DialTimeout: 5 * time.Second, Username: "root", Password: provision.Secret}))
 	t.Cleanup(func() { _ = root.Close() })
-	good := with(as(scheme(s.URL(), "etcds"), "root", provision.Secret), "tls_ca", certs.CAFile, "dial_timeout", "2s")
+	good := with(as(scheme(s.URL(), "etcds"), "root", provision.Secret), "tls_ca", certs.CAFile, "dial_timeout", "10s")
 	return target{
 		url: good,
 		refused: map[string]refusal{
