@@ -1,8 +1,7 @@
 package main
 
 import (
-	"context"
-	"fmt"
+	"bytes"
 	"net"
 	"os"
 	"os/exec"
@@ -94,31 +93,57 @@ func startRedis(t *testing.T) string {
 		t.Log("without Redis: redis-server is not on the PATH")
 		return ""
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	cmd := exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	deadline := time.Now().Add(20 * time.Second)
+	for { // another port if this one is taken before the server has it, which then ends
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr, port := l.Addr().String(), l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		var says bytes.Buffer
+		cmd := exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+		cmd.Stdout = &says
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait()
+			close(ended)
+		}()
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			<-ended
+		})
+		if answers(t, addr, ended, deadline) {
+			return "redis://" + addr + "/0"
+		}
+		<-ended
+		if !strings.Contains(says.String(), "Address already in use") {
+			t.Fatalf("redis-server ended: %s", &says)
+		}
+	}
+}
+
+// answers waits until the server does, and reports false if it has ended.
+func answers(t *testing.T, addr string, ended <-chan struct{}, deadline time.Time) bool {
+	t.Helper()
 	for {
-		c, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", addr)
+		c, err := net.DialTimeout("tcp", addr, time.Second)
 		if err == nil {
 			c.Close()
-			return "redis://" + addr + "/0"
+		}
+		select {
+		case <-ended: // whoever answered is another
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		if err == nil {
+			return true
 		}
 		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
