@@ -1,7 +1,9 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -93,7 +95,6 @@ func startRedis(t *testing.T) string {
 		t.Log("without Redis: redis-server is not on the PATH")
 		return ""
 	}
-	deadline := time.Now().Add(20 * time.Second)
 	for { // another port if this one is taken before the server has it, which then ends
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -101,49 +102,30 @@ func startRedis(t *testing.T) string {
 		}
 		addr, port := l.Addr().String(), l.Addr().(*net.TCPAddr).Port
 		l.Close()
-		var says bytes.Buffer
 		cmd := exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
-		cmd.Stdout = &says
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan struct{})
-		go func() {
-			_ = cmd.Wait()
-			close(ended)
-		}()
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
-			<-ended
+			_ = cmd.Wait()
 		})
-		if answers(t, addr, ended, deadline) {
-			return "redis://" + addr + "/0"
+		late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		var says strings.Builder
+		for in := bufio.NewScanner(out); in.Scan(); {
+			if strings.Contains(in.Text(), "eady to accept connections") { // and not whoever else has the port
+				go func() { _, _ = io.Copy(io.Discard, out) }()
+				return "redis://" + addr + "/0"
+			}
+			fmt.Fprintln(&says, in.Text())
 		}
-		<-ended
 		if !strings.Contains(says.String(), "Address already in use") {
 			t.Fatalf("redis-server ended: %s", &says)
-		}
-	}
-}
-
-// answers waits until the server does, and reports false if it has ended.
-func answers(t *testing.T, addr string, ended <-chan struct{}, deadline time.Time) bool {
-	t.Helper()
-	for {
-		c, err := net.DialTimeout("tcp", addr, time.Second)
-		if err == nil {
-			c.Close()
-		}
-		select {
-		case <-ended: // whoever answered is another
-			return false
-		case <-time.After(10 * time.Millisecond):
-		}
-		if err == nil {
-			return true
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
 		}
 	}
 }
