@@ -258,6 +258,51 @@ func (o *tail) all() string {
 	return o.text()
 }
 
+// lateness begins to measure how late timers are. What it returns ends that and tells
+// the worst.
+func lateness(t *testing.T) func() time.Duration {
+	t.Helper()
+	const tick = 5 * time.Millisecond
+	stop, worst := make(chan struct{}), make(chan time.Duration, 1)
+	go func() {
+		var most time.Duration
+		for {
+			select {
+			case <-stop:
+				worst <- most
+				return
+			case <-t.Context().Done():
+				return
+			default:
+			}
+			begun := time.Now()
+			time.Sleep(tick) // what is measured
+			most = max(most, time.Since(begun)-tick)
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		return <-worst
+	}
+}
+
+// onTime makes a scene in which a command must be dead in time: a margin and a lead
+// of 213 ms before the end of a TTL of 3 s. A machine whose timers were late by a good part
+// of that can show nothing wrong: then the scene is made again, three times in all.
+func onTime(t *testing.T, scene func() (wrong string, late time.Duration)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		wrong, late := scene()
+		if wrong == "" {
+			return
+		}
+		if n == 3 || late < 50*time.Millisecond {
+			t.Fatalf("%s; timers were up to %v late", wrong, late)
+		}
+		t.Logf("%s; timers were up to %v late: once more", wrong, late)
+	}
+}
+
 // members is how many processes a command of this binary consists of.
 func members(how string) int {
 	if how == "parent" {

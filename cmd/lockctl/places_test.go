@@ -3,10 +3,11 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -60,55 +61,35 @@ func startRedis(t *testing.T) *redisServer {
 		t.Log("without Redis: redis-server is not on the PATH")
 		return nil
 	}
-	deadline := time.Now().Add(patience)
 	for { // another port if this one is taken before the server has it, which then ends
 		port := freePort(t)
 		s := &redisServer{
 			url: fmt.Sprintf("redis://127.0.0.1:%d/0", port),
 			cmd: exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()),
 		}
-		var says bytes.Buffer
-		s.cmd.Stdout = &says
+		out, err := s.cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := s.cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan struct{})
-		go func() {
-			_ = s.cmd.Wait()
-			close(ended)
-		}()
 		t.Cleanup(func() {
 			_ = s.cmd.Process.Kill()
-			<-ended
+			_ = s.cmd.Wait()
 		})
-		if s.answers(t, ended, deadline) {
-			return s
+		late := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
+		defer late.Stop()
+		var says strings.Builder
+		for in := bufio.NewScanner(out); in.Scan(); {
+			if strings.Contains(in.Text(), "eady to accept connections") { // and not whoever else has the port
+				go func() { _, _ = io.Copy(io.Discard, out) }()
+				return s
+			}
+			fmt.Fprintln(&says, in.Text())
 		}
-		<-ended
 		if !strings.Contains(says.String(), "Address already in use") {
 			t.Fatalf("redis-server ended: %s", &says)
-		}
-	}
-}
-
-// answers waits until the server does, and reports false if it has ended.
-func (s *redisServer) answers(t *testing.T, ended <-chan struct{}, deadline time.Time) bool {
-	t.Helper()
-	for {
-		c, err := lock.Open(t.Context(), s.url)
-		if err == nil {
-			_ = c.Close(t.Context())
-		}
-		select {
-		case <-ended: // whoever answered is another
-			return false
-		case <-time.After(10 * time.Millisecond):
-		}
-		if err == nil {
-			return true
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestRunExitCodes(t *testing.T) {
 		{"the command's code", []string{"run", "--url", free, "x", "--", "sh", "-c", "exit 7"}, 7, ""},
 		{"the command's signal", []string{"run", "--url", free, "x", "--", "sh", "-c", "kill -9 $$"}, 128 + 9, ""},
 		{"taken, one attempt", []string{"run", "--url", taken, "--wait", "0", "x", "--", "true"}, codeNotAcquired, `"x" is held by pid `},
-		{"taken, bounded wait", []string{"run", "--url", taken, "--wait", "200ms", "x", "--", "true"}, codeNotAcquired, `"x" was not acquired within 200ms: when the wait began it was held by pid `},
+		{"taken, bounded wait", []string{"run", "-q", "--url", taken, "--wait", "3s", "x", "--", "true"}, codeNotAcquired, `"x" was not acquired within 3s: when the wait began it was held by pid `},
 		{"not found", []string{"run", "--url", taken, "x", "--", "/does/not/exist"}, codeNotFound, `"/does/not/exist"`},
 		{"not on the PATH", []string{"run", "--url", taken, "x", "--", "does-not-exist-anywhere"}, codeNotFound, `"does-not-exist-anywhere"`},
 		{"not executable", []string{"run", "--url", taken, "x", "--", plain}, codeNotRunnable, "permission denied"},

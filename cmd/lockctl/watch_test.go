@@ -274,8 +274,8 @@ func TestWatchEnds(t *testing.T) {
 	}{
 		{[]string{"x", "--count", "1"}, 0, 1, ""},
 		{[]string{"x", "y", "z", "--count", "2"}, 0, 2, ""},
-		{[]string{"x", "--timeout", "200ms"}, 0, 1, ""},
-		{[]string{"x", "--timeout", "200ms", "--count", "2"}, codeFailed, 1, "1 of 2 lines within 200ms"},
+		{[]string{"x", "--timeout", "3s"}, 0, 1, ""},
+		{[]string{"x", "--timeout", "3s", "--count", "2"}, codeFailed, 1, "1 of 2 lines within 3s"},
 		{[]string{"x", "--count", "0"}, codeUsage, 0, "invalid --count 0: want 1 or more"},
 		{[]string{"x", "--interval", "99ms"}, codeUsage, 0, "want a duration from 100ms to 1h"},
 		{[]string{"x", "--interval", "61m"}, codeUsage, 0, "want a duration from 100ms to 1h"},
@@ -283,10 +283,13 @@ func TestWatchEnds(t *testing.T) {
 		{nil, codeUsage, 0, "want one NAME or more"},
 		{[]string{""}, codeUsage, 0, "name"},
 	} {
-		code, out, stderr := lockctl(t, nil, append([]string{"watch", "--url", url}, c.args...)...)
-		if code != c.code || strings.Count(out, "\n") != c.lines || !strings.Contains(stderr, c.says) || (stderr == "") != (c.says == "") {
-			t.Errorf("%q: exit code %d, stdout %q, stderr %q", c.args, code, out, stderr)
-		}
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel()
+			code, out, stderr := lockctl(t, nil, append([]string{"watch", "--url", url}, c.args...)...)
+			if code != c.code || strings.Count(out, "\n") != c.lines || !strings.Contains(stderr, c.says) || (stderr == "") != (c.says == "") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, stderr)
+			}
+		})
 	}
 	r := begin(t, nil, "watch", "--url", url, "x", "--count", "2")
 	r.stdout.contains("free")

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"context"
+	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -94,31 +95,37 @@ func startRedis(t *testing.T) string {
 		t.Log("without Redis: redis-server is not on the PATH")
 		return ""
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	cmd := exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		c, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", addr)
-		if err == nil {
-			c.Close()
-			return "redis://" + addr + "/0"
-		}
-		if time.Now().After(deadline) {
+	for { // another port if this one is taken before the server has it, which then ends
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
+		addr, port := l.Addr().String(), l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		cmd := exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		var says strings.Builder
+		for in := bufio.NewScanner(out); in.Scan(); {
+			if strings.Contains(in.Text(), "eady to accept connections") { // and not whoever else has the port
+				go func() { _, _ = io.Copy(io.Discard, out) }()
+				return "redis://" + addr + "/0"
+			}
+			fmt.Fprintln(&says, in.Text())
+		}
+		if !strings.Contains(says.String(), "Address already in use") {
+			t.Fatalf("redis-server ended: %s", &says)
+		}
 	}
 }

@@ -35,11 +35,15 @@ func TestChecksFind(t *testing.T) {
 		t.Run(tt.flaw, func(t *testing.T) {
 			t.Parallel()
 			found := map[faults.Rule]bool{}
+			var slack time.Duration
+			if slices.ContainsFunc(tt.want, func(r faults.Rule) bool { return r == faults.Orphan || r == faults.Forgotten || r == faults.Cut }) {
+				slack = 5 * time.Second // what every run waits for
+			}
 			for seed, begun := uint64(1), time.Now(); ; seed++ {
 				shared := &toy{flaw: tt.flaw, keys: map[string]*toyKey{}}
 				sessions := 0
 				s := &faults.Service{
-					Name: "toy", TTL: time.Second, Share: 1,
+					Name: "toy", TTL: time.Second, Share: 1, Slack: slack, Judge: time.Minute,
 					Open: func(context.Context, string) (backend.Backend, error) {
 						if sessions++; sessions == 1 && tt.flaw == forgetsClient {
 							return &forgotten{shared, time.Now().Add(time.Second)}, nil
@@ -50,17 +54,21 @@ func TestChecksFind(t *testing.T) {
 				res := s.Run(t, faults.Fault{Name: tt.flaw}, seed, 3*time.Second)
 				t.Log(res)
 				for _, v := range res.Violations {
+					if v.Rule == faults.Undecided {
+						continue // a busy machine
+					}
 					found[v.Rule] = true
 					if !slices.Contains(tt.want, v.Rule) && !slices.Contains(tt.may, v.Rule) {
 						t.Fatalf("want violations of %v only, got %v", tt.want, v)
 					}
 				}
 				missing := slices.DeleteFunc(slices.Clone(tt.want), func(r faults.Rule) bool { return found[r] })
-				if len(missing) == 0 {
+				undecided := res.Broken(faults.Undecided)
+				if len(missing) == 0 && undecided == 0 {
 					return
 				}
 				if time.Since(begun) > 5*time.Minute {
-					t.Fatalf("want violations of %v within five minutes", missing)
+					t.Fatalf("want violations of %v within five minutes; %d keys of the last run are undecided", missing, undecided)
 				}
 			}
 		})

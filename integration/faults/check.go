@@ -53,6 +53,8 @@ type history struct {
 	healed  int64 // no more faults
 	bound   time.Duration
 	settled int64 // the order of those who came later is judged
+	stalls  []stall
+	settle  time.Duration // and that of those who came so long after a stall
 }
 
 // grant is a hold from its request to its end.
@@ -156,7 +158,8 @@ func (h *history) checkTokens(key int, grants []*grant, report func(Rule, string
 }
 
 // checkOrder looks, when all is healed, for those who came when another had been
-// told that it waits, and were granted before it.
+// told that it waits, and were granted before it. A waiter that stood still in the
+// meantime may have been passed over: it did not say that it lives.
 func (h *history) checkOrder(grants []*grant, report func(Rule, string, ...any)) {
 	byToken := slices.SortedFunc(slices.Values(grants), func(a, b *grant) int { return -cmp.Compare(a.Token, b.Token) })
 	var first *grant // of those with higher tokens, the one that waited first
@@ -164,13 +167,19 @@ func (h *history) checkOrder(grants []*grant, report func(Rule, string, ...any))
 		if g.Call < h.settled {
 			continue
 		}
-		if first != nil && first.Waited < g.Call {
+		if first != nil && first.Waited < g.Call && !h.stalled(first.Call, g.Ret) {
 			report(Order, "a waiter (since %s) was overtaken:\n\t%s\n\tby %s", h.at(first.Waited), h.describe(first), h.describe(g))
 		}
 		if g.Waited != 0 && (first == nil || g.Waited < first.Waited) {
 			first = g
 		}
 	}
+}
+
+// stalled tells whether a stall, or the time in which sessions reconnect after it, lies
+// between from and to.
+func (h *history) stalled(from, to int64) bool {
+	return slices.ContainsFunc(h.stalls, func(s stall) bool { return s.from < to && from < s.to+int64(h.settle) })
 }
 
 // checkOps looks at one operation at a time.

@@ -94,6 +94,7 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	}
 	healed := time.Now()
 	r.Logf("healed")
+	stalls := lookForStalls(r.ttl / 4)
 	bound := 2*r.ttl + s.slack()
 	r.calm(healed, bound+time.Second)
 	r.Logf("enough")
@@ -105,14 +106,18 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	}
 	stop()
 	r.end(res)
+	stalled := stalls()
+	for _, st := range stalled {
+		r.Logf("the machine stood still for %v", time.Duration(st.to-st.from))
+	}
 	res.Left = r.lookForOrphans(res, 2*r.ttl+s.slack())
 	h := &history{
 		ops: r.ops, keys: r.keys, tokens: s.tokens,
 		fenced: caps.Fencing > backend.FencingNone, fifo: caps.Order == backend.FIFO,
 		begun: workload.Monotonic(r.begun), healed: workload.Monotonic(healed), bound: bound,
-		settled: workload.Monotonic(healed.Add(s.settle())),
+		settled: workload.Monotonic(healed.Add(s.settle())), stalls: stalled, settle: s.settle(),
 	}
-	res.Violations = append(res.Violations, h.check(time.Minute)...)
+	res.Violations = append(res.Violations, h.check(s.judge())...)
 	res.sum(h, workload.Monotonic(calmed))
 	res.Log, res.ops = r.log, r.ops
 	s.remember(h)

@@ -20,7 +20,8 @@ import (
 type Service struct {
 	Name  string
 	TTL   time.Duration // zero: 2 s
-	Slack time.Duration // zero: 5 s; added to declared bounds, because machines are busy, and never to exclusion
+	Slack time.Duration // zero: 20 s; added to declared bounds, because machines are busy, and never to exclusion
+	Judge time.Duration // how long the model checker may take for a key, zero: 5 min
 	// Share: workers work for one part of so many, so that services can share a small machine; zero: 8. At 1 they
 	// never rest.
 	Share int
@@ -55,7 +56,14 @@ func (s *Service) slack() time.Duration {
 	if s.Slack > 0 {
 		return s.Slack
 	}
-	return 5 * time.Second
+	return 20 * time.Second
+}
+
+func (s *Service) judge() time.Duration {
+	if s.Judge > 0 {
+		return s.Judge
+	}
+	return 5 * time.Minute
 }
 
 func (s *Service) share() time.Duration {

@@ -25,13 +25,17 @@ type Cluster struct {
 func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }
 
 // RedisCluster starts a cluster from a local binary of the flavour, or from any with [AnyRedis], and returns when all
-// its nodes say that it is whole. It fails over within a few seconds, and ends with the test.
+// its nodes say that it is whole. With replicas it fails over within a few seconds. It ends with the test.
 func RedisCluster(t testing.TB, flavour string, masters, replicasPerMaster int) *Cluster {
 	t.Helper()
 	if masters < 3 || replicasPerMaster < 0 {
 		t.Fatalf("provision: cluster of %d masters with %d replicas each: want at least 3 masters and 0 replicas", masters, replicasPerMaster)
 	}
 	c := &Cluster{Masters: masters}
+	timeout := "2000"
+	if replicasPerMaster == 0 {
+		timeout = "30000" // nobody could take over: a machine that stands still must not make the cluster refuse to serve
+	}
 	for range masters * (1 + replicasPerMaster) {
 		// The bus has a port of its own; by default it is at +10000, which may not exist or be taken.
 		bus, err := reservePort()
@@ -40,7 +44,7 @@ func RedisCluster(t testing.TB, flavour string, masters, replicasPerMaster int) 
 		}
 		t.Cleanup(bus.release)
 		c.Nodes = append(c.Nodes, NewRedis(t, flavour, Options{Binary: true, Args: []string{
-			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", timeout,
 			"--cluster-port", strconv.Itoa(bus.port), "--repl-diskless-sync-delay", "0",
 		}}))
 	}
