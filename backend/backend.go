@@ -130,8 +130,8 @@ type Waiter interface {
 	// ctx ends. An attempt that ctx ends returns ErrUncertain joined with the
 	// context's error unless it is certain that nothing of it remains; the caller
 	// then calls Abandon. Errors of the service before the attempt is in the queue
-	// are returned at once; afterwards Acquire rides out a failing service for up
-	// to req.TTL since the first failure.
+	// are returned, after as long as opening may take at the latest; afterwards
+	// Acquire rides out a failing service for up to req.TTL since the first failure.
 	//
 	// A pushed grant may be shorter than req.TTL; the core renews it in time.
 	Acquire(ctx context.Context, req Request) (Grant, error)
