@@ -116,7 +116,7 @@ func (a *attempt) wait(ctx context.Context) (*grant, error) {
 			case end != nil:
 				return nil, a.gaveUp(end, queued)
 			case !queued && (!takenBack(err) || time.Since(failing) >= req.TTL):
-				return nil, err // the server answers what it takes back: others came first
+				return nil, err // what is taken back goes on: the server answers, others came first
 			case errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed), time.Since(failing) >= req.TTL:
 				return nil, backend.Uncertain(err)
 			}
