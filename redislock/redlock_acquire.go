@@ -26,15 +26,20 @@ func (r *Redlock) TryAcquire(ctx context.Context, req backend.Request) (backend.
 		return nil, backend.ErrClosed
 	}
 	a := r.newBallot(req, queueNo)
-	start := time.Now()
+	var failing time.Time
 	for try := 1; ; {
 		g, t, err := a.once(ctx)
 		if g != nil {
 			return g, nil
 		}
-		if err == nil && a.unasked(t) && time.Since(start) < r.patience(req.TTL) {
-			sleep(ctx, holdersLook+jitter(holdersLook))
-			continue
+		if err == nil && a.unheard(t) {
+			if failing.IsZero() {
+				failing = time.Now()
+			}
+			if time.Since(failing) < r.patience(req.TTL) {
+				sleep(ctx, holdersLook+jitter(holdersLook))
+				continue
+			}
 		}
 		split := err == nil && t.most < r.quorum && t.mine+t.theirs >= r.quorum && time.Until(t.until) <= 0
 		if split && try < tries {
@@ -86,15 +91,17 @@ func (a *ballot) because(end error) error {
 	return end
 }
 
-// unasked reports whether so many nodes were not asked, while others find out
-// whether they are back, that they could make up a majority.
-func (a *ballot) unasked(t tally) bool {
+// unheard reports whether so many nodes were not asked, while others find out whether
+// they are back, or got a request that was held up for too long, as when the machine
+// stood still, that they could make up a majority.
+func (a *ballot) unheard(t tally) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := 0
 	for i := range a.votes {
+		v := &a.votes[i]
 		var skipped notAsked
-		if errors.As(a.votes[i].err, &skipped) {
+		if v.state == silent && (errors.As(v.err, &skipped) || errors.Is(v.err, errLate)) {
 			n++
 		}
 	}
@@ -169,7 +176,7 @@ func (r *Redlock) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		return nil, backend.ErrClosed
 	}
 	a := r.newBallot(req, queueEnter)
-	w := &waiting{ballot: a, timer: time.NewTimer(time.Hour), start: time.Now()}
+	w := &waiting{ballot: a, timer: time.NewTimer(time.Hour)}
 	defer w.timer.Stop()
 	g, err := w.wait(ctx)
 	if err == nil {
@@ -191,7 +198,6 @@ type waiting struct {
 	queued  bool      // a majority has answered once
 	split   time.Time // when to ask again while votes are split; zero if not decided
 	failing time.Time // since when too few answer
-	start   time.Time
 }
 
 // wait returns a grant, or the error that ends the waiting.
@@ -259,7 +265,7 @@ func (w *waiting) settle(t tally) error {
 		if w.failing.IsZero() {
 			w.failing = time.Now()
 		}
-		if !w.queued && a.unasked(t) && time.Since(w.start) < a.r.patience(a.req.TTL) {
+		if !w.queued && a.unheard(t) && time.Since(w.failing) < a.r.patience(a.req.TTL) {
 			return nil
 		}
 		if !w.queued || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrClosed) || time.Since(w.failing) >= a.req.TTL {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // told is what a Redlock says of one node, whose answers the test makes.
@@ -95,7 +97,7 @@ func TestRedlockPauseOfTheFirstRound(t *testing.T) {
 	req := redlockRequest("k", 1)
 	req.TTL = time.Minute
 	a := r.newBallot(req, queueEnter)
-	w := &waiting{ballot: a, timer: time.NewTimer(time.Hour), start: time.Now()}
+	w := &waiting{ballot: a, timer: time.NewTimer(time.Hour)}
 	asked, deliver := make(chan bool, len(ps)), make(chan struct{})
 	for _, p := range ps {
 		p.set(onScript(quorumAcquire, func() action {
@@ -126,4 +128,26 @@ func TestRedlockPauseOfTheFirstRound(t *testing.T) {
 	close(deliver)
 	must(t, early)
 	must(t, get(t, ch).Release(t.Context()))
+}
+
+// A request that comes too late at every node is sent again: the machine stood still
+// while it was under way, or the nodes' clocks were stepped, as here.
+func TestRedlockLateAtEveryNode(t *testing.T) {
+	cs := masters(t, 3)
+	for what, acquire := range map[string]func(*Redlock, context.Context, backend.Request) (backend.Grant, error){
+		"TryAcquire": (*Redlock).TryAcquire, "Acquire": (*Redlock).Acquire,
+	} {
+		r := newRedlock(t, cs)
+		for _, n := range r.nodes {
+			n.mu.Lock()
+			n.lo, n.hi = n.lo-time.Hour, n.hi-time.Hour
+			n.mu.Unlock()
+		}
+		g, err := acquire(r, t.Context(), redlockRequest("k", 1))
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		must(t, g.Release(t.Context()))
+	}
 }

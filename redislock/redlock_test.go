@@ -178,7 +178,7 @@ func TestRedlockSplitVotesConverge(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, a := range ballots {
 			wg.Go(func() {
-				w := &waiting{ballot: a, timer: time.NewTimer(time.Hour), start: time.Now()}
+				w := &waiting{ballot: a, timer: time.NewTimer(time.Hour)}
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				g, err := w.wait(ctx)
