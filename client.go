@@ -127,9 +127,10 @@ const (
 
 // Close ends all waits and leases with ErrClosed, frees what is held, waits for
 // cleaning up that is under way, and closes the backend. It takes at most until
-// ctx ends, or 2 s if that is sooner, and at most about 10 s: what is not freed by
-// then ends with its TTL, and Close returns an error. A second call returns what
-// the first returned. It must not be called from an Observer.
+// ctx ends, or 2 s if that is sooner, and at most about 10 s, beside up to 3 s for
+// closing the backend: what is not freed by then ends with its TTL, and Close
+// returns an error. A second call returns what the first returned. It must not be
+// called from an Observer.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {

@@ -286,6 +286,23 @@ func TestCloseIsBounded(t *testing.T) {
 	})
 }
 
+func TestCloseGivesTheBackendTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.spoil = func(ctx context.Context, op string, _ int) (error, bool) {
+			select {
+			case <-time.After(2 * time.Second): // ending its connections
+				return nil, true
+			case <-ctx.Done():
+				return ctx.Err(), false
+			}
+		}
+		if err := newClient(t, f).Close(context.Background()); err != nil {
+			t.Errorf("Close of a backend that takes 2 s: %v", err)
+		}
+	})
+}
+
 // hung answers no question.
 type hung struct{ *fake }
 
