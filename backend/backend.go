@@ -60,7 +60,8 @@ type Backend interface {
 }
 
 // Grant is one successful attempt. The core calls its methods one at a time,
-// except that Release may overlap a Renew whose context has been cancelled.
+// except that Release may overlap a Renew whose context has been cancelled, or
+// a RenewBatch.
 type Grant interface {
 	// Token is the fencing token: constant for this grant and greater than that of
 	// every earlier grant of the same key. Zero if the backend has none.
@@ -135,6 +136,22 @@ type Waiter interface {
 	//
 	// A pushed grant may be shorter than req.TTL; the core renews it in time.
 	Acquire(ctx context.Context, req Request) (Grant, error)
+}
+
+// BatchRenewer is implemented by a backend that can renew many grants in fewer
+// requests than one each. Package lock uses it when many renewals are due at once.
+type BatchRenewer interface {
+	// RenewBatch renews grants of this backend, each as its own Renew would: the error
+	// at i is what Renew of grants[i] would have returned, and one that fails must not
+	// keep the others from being renewed, unless the service fails as a whole. A grant
+	// stands in it once at most.
+	RenewBatch(ctx context.Context, renewals []Renewal) []error
+}
+
+// Renewal is one of a batch.
+type Renewal struct {
+	Grant Grant
+	TTL   time.Duration // from now
 }
 
 // Inspector tells who holds and who waits for a key.
