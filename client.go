@@ -21,6 +21,10 @@ type Client struct {
 	cfg  clientConfig
 	seq  uint64 // in the order in which the clients of this process were made
 
+	// How the backend is asked for a key; acquire is nil if it has no queue.
+	tryAcquire, acquire func(context.Context, backend.Request) (backend.Grant, error)
+	handOff             *handOff // nil without local hand-off
+
 	ctx  context.Context // ends when Close begins, with ErrClosed
 	stop context.CancelCauseFunc
 	work context.Context // ends when Close gives up waiting for what is under way
@@ -44,10 +48,10 @@ var clients atomic.Uint64
 //	file:///var/lib/app/locks             processes of one machine
 //	redis://user:password@host:6379/0     everybody who reaches the server
 //
-// Besides the parameters of the driver every URL accepts ttl (as WithTTL) and
-// renew=false (as WithoutRenewal); options given in code have precedence. Open
-// fails within a bounded time if the service does not answer. ctx bounds opening
-// only.
+// Besides the parameters of the driver every URL accepts ttl (as WithTTL),
+// renew=false (as WithoutRenewal) and local_hand_off=true (as WithLocalHandOff);
+// options given in code have precedence. Open fails within a bounded time if the
+// service does not answer. ctx bounds opening only.
 func Open(ctx context.Context, url string, opts ...Option) (*Client, error) {
 	u, err := backend.ParseURL(url)
 	if err != nil {
@@ -59,6 +63,9 @@ func Open(ctx context.Context, url string, opts ...Option) (*Client, error) {
 	}
 	if !u.Params.Bool("renew", true) {
 		fromURL = append(fromURL, WithoutRenewal())
+	}
+	if u.Params.Bool("local_hand_off", false) {
+		fromURL = append(fromURL, WithLocalHandOff())
 	}
 	b, err := backend.Open(ctx, u)
 	if err != nil {
@@ -85,6 +92,19 @@ func New(b backend.Backend, opts ...Option) (*Client, error) {
 	}
 	for _, o := range opts {
 		o.applyClient(&c.cfg)
+	}
+	c.tryAcquire = b.TryAcquire
+	w, queues := b.(backend.Waiter)
+	if queues {
+		c.acquire = w.Acquire
+	}
+	if c.cfg.handOff {
+		if !queues {
+			return nil, c.wrap("open", "", fmt.Errorf("local hand-off: %w by backend %s, which has no queue", errors.ErrUnsupported, c.caps.Name))
+		}
+		c.handOff = newHandOff(c)
+		c.tryAcquire, c.acquire = c.handOff.tryAcquire, c.handOff.acquire
+		c.caps = handOffCapabilities(c.caps)
 	}
 	for _, r := range c.cfg.require {
 		if !r.Met(c.caps) {
@@ -115,7 +135,8 @@ func (c *Client) Mutex(name string, opts ...MutexOption) Mutex {
 	return m
 }
 
-// Capabilities returns what the backend declares to guarantee.
+// Capabilities returns what the backend declares to guarantee, and what local
+// hand-off leaves of that.
 func (c *Client) Capabilities() backend.Capabilities { return c.caps }
 
 // Close takes at most closeTimeout, and at least closeFloor is granted to what is

@@ -27,6 +27,8 @@ type Config struct {
 	Renew    *bool  `json:"renew,omitempty" yaml:"renew,omitempty"`       // false as WithoutRenewal
 	MinHold  string `json:"min_hold,omitempty" yaml:"min_hold,omitempty"` // as WithMinHold
 	Metadata string `json:"metadata,omitempty" yaml:"metadata,omitempty"` // as WithMetadata
+
+	LocalHandOff *bool `json:"local_hand_off,omitempty" yaml:"local_hand_off,omitempty"` // true as WithLocalHandOff
 }
 
 // OpenConfig is Open with what cfg says. An ErrInvalid names the field, its value,
@@ -63,6 +65,9 @@ func (c Config) options() ([]Option, error) {
 	if c.Metadata != "" {
 		out = append(out, WithMetadata(c.Metadata))
 	}
+	if c.LocalHandOff != nil {
+		out = append(out, clientOption(func(o *clientConfig) { o.handOff = *c.LocalHandOff }))
+	}
 	return out, nil
 }
 
@@ -80,6 +85,9 @@ func (c Config) String() string {
 	}
 	add("min_hold", c.MinHold)
 	add("metadata", c.Metadata)
+	if c.LocalHandOff != nil {
+		add("local_hand_off", fmt.Sprint(*c.LocalHandOff))
+	}
 	return strings.Join(out, " ")
 }
 

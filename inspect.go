@@ -26,7 +26,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (info Info, err error
 		if !ok {
 			return errors.ErrUnsupported
 		}
+		show := c.handOff.showing(name)
 		info, err = b.Inspect(ctx, name)
+		show(info.Holder)
 		return err
 	})
 	return info, err
@@ -44,7 +46,9 @@ func (c *Client) Break(ctx context.Context, name string) (removed *Holder, err e
 		if !ok {
 			return errors.ErrUnsupported
 		}
+		show := c.handOff.showing(name)
 		removed, err = b.Break(ctx, name)
+		show(removed)
 		return err
 	})
 	return removed, err
@@ -71,6 +75,7 @@ func (c *Client) List(ctx context.Context) iter.Seq2[Info, error] {
 				return errors.ErrUnsupported
 			}
 			return b.List(ctx, func(i Info) bool {
+				c.handOff.showing(i.Name)(i.Holder)
 				stopped = !yield(i, nil)
 				return !stopped
 			})

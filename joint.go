@@ -62,6 +62,8 @@ func (j *joint) name() string  { return j.label }
 func (j *joint) owner() string { return "" }
 func (j *joint) token() uint64 { return 0 }
 
+func (j *joint) atBackend() BackendHold { return BackendHold{} }
+
 func (j *joint) parts(*Lease) []*Lease {
 	var out []*Lease
 	for _, p := range j.leases {

@@ -32,6 +32,7 @@ type holding interface {
 	name() string
 	owner() string
 	token() uint64
+	atBackend() BackendHold
 	parts(l *Lease) []*Lease
 	endOf(l *Lease) error // why the lease has ended, nil while it is held and trusted
 	expiresAt() time.Time // zero: no expiry
@@ -71,6 +72,24 @@ func (l *Lease) Token() (fence uint64, ok bool) {
 // Owner returns the random id by which the backend knows this hold; Inspect shows
 // the same. It is empty for a lease of All.
 func (l *Lease) Owner() string { return l.of.owner() }
+
+// BackendHold returns by what the backend itself knows this hold. It is Owner and
+// Token, except with local hand-off, where several leases share, one after the other,
+// a grant of the backend. It is zero for a lease of All.
+func (l *Lease) BackendHold() BackendHold { return l.of.atBackend() }
+
+// BackendHold is by what a backend knows a hold: for those who ask it themselves, such
+// as the guards that some drivers have.
+type BackendHold struct {
+	owner string
+	token uint64
+}
+
+// Owner returns the id of the attempt that the backend granted.
+func (h BackendHold) Owner() string { return h.owner }
+
+// Token returns the fencing token that the backend gave, zero if it has none.
+func (h BackendHold) Token() uint64 { return h.token }
 
 // Parts returns the leases that this one consists of, in the order in which they were
 // taken: those of the parts of All, or both of a lock that is being migrated. Any
@@ -204,6 +223,7 @@ func (h *hold) endOf(l *Lease) error {
 func (h *hold) name() string            { return h.req.Key }
 func (h *hold) owner() string           { return h.req.Owner }
 func (h *hold) token() uint64           { return h.grant.Token() }
+func (h *hold) atBackend() BackendHold  { return atBackend(h.req.Owner, h.grant) }
 func (h *hold) parts(l *Lease) []*Lease { return []*Lease{l} }
 
 // find returns the hold if it is the one that is looked for.

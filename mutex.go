@@ -115,8 +115,8 @@ func (a *attempt) once(ctx context.Context, wait bool) (*Lease, error) {
 	if !wait {
 		return a.try(ctx)
 	}
-	w, ok := a.m.client.b.(backend.Waiter)
-	if !ok {
+	acquire := a.m.client.acquire
+	if acquire == nil {
 		return a.poll(ctx)
 	}
 	req, hook := a.request()
@@ -128,7 +128,7 @@ func (a *attempt) once(ctx context.Context, wait bool) (*Lease, error) {
 			a.m.client.abandon(req)
 		}
 	}()
-	g, err := w.Acquire(ctx, req)
+	g, err := acquire(ctx, req)
 	returned = true
 	if err != nil {
 		return nil, a.refused(ctx, req, err)
@@ -147,7 +147,7 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	tctx, cancel := context.WithTimeout(ctx, tryTimeout(req.TTL))
 	defer cancel()
 	sent := time.Now()
-	g, err := a.m.client.b.TryAcquire(tctx, req)
+	g, err := a.m.client.tryAcquire(tctx, req)
 	if err != nil {
 		return nil, a.refused(ctx, req, err)
 	}
@@ -234,6 +234,10 @@ func (a *attempt) ended(ctx context.Context) error {
 // refused turns the backend's error into the caller's, after making sure that
 // nothing of the request remains on the backend.
 func (a *attempt) refused(ctx context.Context, req backend.Request, err error) error {
+	var other *otherAttempt
+	if errors.As(err, &other) {
+		req, err = other.req, other.error
+	}
 	if errors.Is(err, ErrUncertain) && a.m.client.abandon(req) {
 		err = settled{err}
 	}

@@ -33,6 +33,7 @@ type clientConfig struct {
 	require   []backend.Requirement
 	log       *slog.Logger
 	observers []*Observer
+	handOff   bool
 }
 
 type mutexConfig struct {
@@ -88,6 +89,29 @@ func WithMinHold(d time.Duration) MutexOption {
 // with ErrLocked.
 func WithReentry() MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.reentry = true })
+}
+
+// WithLocalHandOff lets goroutines that wait for the same key in this client share one
+// attempt at the backend and pass a grant on among themselves, without a round trip:
+// for keys that many goroutines of few processes contend for. What others should know:
+//
+//   - A grant is passed on at most 15 times, and not when it is older than 10 ms. Other
+//     processes wait for that long at most, beside the last hold. Within a process the
+//     order is that of arrival; among processes each stands in the backend's queue once,
+//     so that the order over all is no longer that of arrival.
+//   - Fencing tokens are those of the backend times 256, plus the number of the hold
+//     since the grant. Every client that takes the same names must use it, or none: a
+//     token of one kind cannot be compared with one of the other. For those who ask the
+//     backend itself, such as its own guards, [Lease.BackendHold] tells what it knows.
+//   - Others see the process that holds the key, but not which of its holds.
+//   - Passing on gives what is left of the backend's lease, as a grant that the backend
+//     pushes may, and renewal completes it.
+//
+// Leases with different TTLs or metadata share no grant. The backend must have a
+// queue (it implements backend.Waiter), as all of this project's have; otherwise Open and New fail with
+// errors.ErrUnsupported.
+func WithLocalHandOff() Option {
+	return clientOption(func(c *clientConfig) { c.handOff = true })
 }
 
 // WithRequire makes Open and New fail unless the backend declares all of what a

@@ -123,7 +123,7 @@ func declared(r backend.Requirement) need {
 			return "", ""
 		}
 		b := t.open()
-		if c, err := lock.New(b, lock.WithRequire(r)); !errors.Is(err, errors.ErrUnsupported) {
+		if c, err := lock.New(b, append(slices.Clone(t.o.clients), lock.WithRequire(r))...); !errors.Is(err, errors.ErrUnsupported) {
 			if err == nil {
 				t.later(func(ctx context.Context) { _ = c.Close(ctx) })
 			}

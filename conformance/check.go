@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 )
 
@@ -40,7 +41,13 @@ func newRunner(ctx context.Context, h Harness, opts []Option) (*runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("conformance of %s: open: %w", h.Name, err)
 	}
-	r := &runner{h: h, o: newOptions(opts), caps: b.Capabilities(), probe: b, cases: Cases()}
+	r := &runner{h: h, o: newOptions(opts), probe: b, cases: Cases()}
+	c, err := lock.New(b, r.o.clients...)
+	if err != nil {
+		_ = b.Close(ctx)
+		return nil, fmt.Errorf("conformance of %s: new: %w", h.Name, err)
+	}
+	r.caps = c.Capabilities()
 	if r.h.Name == "" {
 		r.h.Name = r.caps.Name
 	}

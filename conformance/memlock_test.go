@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/conformance"
 	"github.com/interlock-go/lock/memlock"
@@ -55,4 +56,11 @@ func memHarness() conformance.Harness {
 
 func TestMemlock(t *testing.T) {
 	conformance.Run(t, memHarness(), keep(t))
+}
+
+// TestLocalHandOff holds clients with local hand-off to all that they declare.
+func TestLocalHandOff(t *testing.T) {
+	h := memHarness()
+	h.Name = "mem, local hand-off"
+	conformance.Run(t, h, conformance.Clients(lock.WithLocalHandOff()))
 }

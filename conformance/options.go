@@ -3,6 +3,8 @@ package conformance
 import (
 	"regexp"
 	"time"
+
+	"github.com/interlock-go/lock"
 )
 
 // Option changes how the suite runs.
@@ -16,6 +18,7 @@ type options struct {
 	parallel     int
 	log          func(format string, args ...any)
 	report       func(*Report)
+	clients      []lock.Option
 	caseTimeout  time.Duration
 }
 
@@ -44,6 +47,12 @@ func Parallel(n int) Option { return func(o *options) { o.parallel = max(n, 1) }
 // CaseTimeout ends a case that has not ended by itself, and fails it; 2 minutes by
 // default. Cases that run alone have twice that.
 func CaseTimeout(d time.Duration) Option { return func(o *options) { o.caseTimeout = d } }
+
+// Clients gives options to all clients that the cases make, such as
+// lock.WithLocalHandOff. What these guarantee is what is verified then.
+func Clients(opts ...lock.Option) Option {
+	return func(o *options) { o.clients = append(o.clients, opts...) }
+}
 
 // Log receives what a case has to say while it runs.
 func Log(f func(format string, args ...any)) Option { return func(o *options) { o.log = f } }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,7 +161,7 @@ func (t *T) client(opts ...lock.Option) *lock.Client {
 
 func (t *T) clientOf(b backend.Backend, opts ...lock.Option) *lock.Client {
 	own := []lock.Option{lock.WithTTL(t.longTTL()), lock.WithObserver(t.observer(nil))}
-	c, err := lock.New(b, append(own, opts...)...)
+	c, err := lock.New(b, slices.Concat(own, t.o.clients, opts)...)
 	if err != nil {
 		t.fatalf("New: want a client, got %v", err)
 	}

@@ -1,0 +1,440 @@
+package lock
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// Local hand-off: goroutines of one client that want the same key share one attempt
+// at the backend, and pass what it is granted on among themselves. See WithLocalHandOff
+// for what a user must know of it, and docs/adr/0018-local-hand-off.md for why.
+//
+//	line    those of this client who want a key, in the order of their coming
+//	asking  the one attempt at the backend that is under way for a line
+//	chain   a grant of the backend, which the heads of the line hold in turn
+//	loan    the turn of one of them: the backend.Grant of its hold
+const (
+	// chainLength is how many hold one grant in turn, and chainAge how old it may be
+	// when it is passed on. They bound how long other processes wait for this one.
+	chainLength = 16
+	chainAge    = 10 * time.Millisecond
+
+	// loanBits of a token number the loans of a chain.
+	loanBits = 8
+)
+
+// loanToken makes the token of a chain's nth loan. Zero stays zero: no tokens.
+func loanToken(t uint64, nth int) uint64 {
+	if t == 0 {
+		return 0
+	}
+	return t<<loanBits | uint64(nth) //nolint:gosec // nth is less than chainLength
+}
+
+// handOff is the local hand-off of one client.
+type handOff struct {
+	c     *Client
+	mu    sync.Mutex // guards everything that hangs on lines
+	lines map[string][]*line
+}
+
+// line is those who want one key on the same terms: what one of them holds can be
+// passed to the next as it is.
+type line struct {
+	o        *handOff
+	key      string
+	ttl      time.Duration
+	metadata string
+
+	waiters list.List // of *inLine
+	asking  *asking
+	chain   *chain
+}
+
+// inLine is one Lock that waits.
+type inLine struct {
+	ctx     context.Context
+	req     backend.Request
+	at      *list.Element
+	asked   bool // the attempt under way was begun for it, among others
+	leaving bool // its context has ended; the attempt under way is being cancelled for it
+	told    bool // that it waits
+	waits   chan *LockedError
+	result  chan loanResult
+}
+
+type loanResult struct {
+	loan backend.Grant
+	err  error
+}
+
+func newHandOff(c *Client) *handOff {
+	return &handOff{c: c, lines: map[string][]*line{}}
+}
+
+// lineLocked returns the line of a request, made if there was none.
+func (o *handOff) lineLocked(req backend.Request) *line {
+	for _, ln := range o.lines[req.Key] {
+		if ln.ttl == req.TTL && ln.metadata == req.Metadata {
+			return ln
+		}
+	}
+	ln := &line{o: o, key: req.Key, ttl: req.TTL, metadata: req.Metadata}
+	o.lines[req.Key] = append(o.lines[req.Key], ln)
+	return ln
+}
+
+// tidyLocked forgets a line that nobody needs.
+func (ln *line) tidyLocked() {
+	if ln.waiters.Len() > 0 || ln.asking != nil || ln.chain != nil {
+		return
+	}
+	rest := ln.o.lines[ln.key]
+	for i, other := range rest {
+		if other == ln {
+			rest = append(rest[:i:i], rest[i+1:]...)
+			break
+		}
+	}
+	if len(rest) == 0 {
+		delete(ln.o.lines, ln.key)
+	} else {
+		ln.o.lines[ln.key] = rest
+	}
+}
+
+// tryAcquire makes one attempt, unless somebody of this client holds or awaits the key.
+func (o *handOff) tryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	if locked := o.taken(req.Key); locked != nil {
+		return nil, locked
+	}
+	a := &asking{o: o, req: req}
+	a.req.OnLost = a.lose
+	g, err := o.c.b.TryAcquire(ctx, a.req)
+	if err != nil {
+		return nil, shifted(err)
+	}
+	ch := newChain(a, g)
+	w := &inLine{req: req, result: make(chan loanResult, 1)}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ch.beginLocked(o.lineLocked(req), a, w)
+	r := <-w.result
+	return r.loan, r.err
+}
+
+// taken tells who of this client is before somebody who would not wait: who waits, or
+// holds what was granted just now. Of an older grant the backend knows more.
+func (o *handOff) taken(key string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, ln := range o.lines[key] {
+		switch {
+		case ln.chain != nil && (ln.waiters.Len() > 0 || time.Since(ln.chain.born) < chainAge):
+			return ln.chain.lockedLocked()
+		case ln.waiters.Len() > 0:
+			return &LockedError{}
+		}
+	}
+	return nil
+}
+
+// acquire waits in line.
+func (o *handOff) acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	w := &inLine{ctx: ctx, req: req, waits: make(chan *LockedError, 1), result: make(chan loanResult, 1)}
+	o.mu.Lock()
+	ln := o.lineLocked(req)
+	w.at = ln.waiters.PushBack(w)
+	switch {
+	case ln.chain != nil:
+		w.tellLocked(ln.chain.lockedLocked())
+	case ln.asking != nil && ln.asking.locked != nil:
+		w.tellLocked(ln.asking.locked)
+	}
+	ln.askLocked()
+	o.mu.Unlock()
+
+	returned := false
+	defer func() {
+		if !returned { // an observer panicked
+			o.desert(ln, w)
+		}
+	}()
+	for {
+		select {
+		case r := <-w.result:
+			returned = true
+			return r.loan, r.err
+		case locked := <-w.waits:
+			req.OnWait(locked)
+		case <-ctx.Done():
+			returned = true
+			return o.leave(ctx, ln, w)
+		}
+	}
+}
+
+// tellLocked has the waiter tell, once and in its own goroutine, that it waits.
+func (w *inLine) tellLocked(locked *LockedError) {
+	if !w.told {
+		w.told = true
+		w.waits <- locked
+	}
+}
+
+// leave takes a waiter whose context has ended out of the line. The last one takes
+// the attempt at the backend with it, and answers for what became of that.
+func (o *handOff) leave(ctx context.Context, ln *line, w *inLine) (backend.Grant, error) {
+	o.mu.Lock()
+	switch {
+	case w.at == nil: // it has been served meanwhile
+	case ln.asking != nil && ln.waiters.Len() == 1:
+		w.leaving = true
+		ln.asking.cancel()
+	default:
+		ln.waiters.Remove(w.at)
+		ln.tidyLocked()
+		o.mu.Unlock()
+		return nil, ctx.Err()
+	}
+	o.mu.Unlock()
+	r := <-w.result // a driver returns soon after its context has ended
+	var of *otherAttempt
+	if errors.Is(r.err, context.Canceled) && errors.As(r.err, &of) {
+		// It was this leaving that ended it, so the reason is the waiter's own.
+		if !errors.Is(of.error, ErrUncertain) {
+			return nil, ctx.Err()
+		}
+		return nil, &otherAttempt{backend.Uncertain(ctx.Err()), of.req}
+	}
+	return r.loan, r.err
+}
+
+// desert undoes what a waiter that will not come back for it may have got.
+func (o *handOff) desert(ln *line, w *inLine) {
+	o.mu.Lock()
+	if w.at != nil {
+		ln.waiters.Remove(w.at)
+		w.at = nil
+		if ln.waiters.Len() == 0 && ln.asking != nil {
+			ln.asking.cancel()
+		}
+		ln.tidyLocked()
+		o.mu.Unlock()
+		return
+	}
+	o.mu.Unlock()
+	if r := <-w.result; r.loan != nil {
+		o.c.cleanUp(w.req, w.req.TTL+margin(w.req.TTL), "release after a panic", r.loan.Release)
+	}
+}
+
+// serveLocked gives a waiter its result and takes it out of the line.
+func (ln *line) serveLocked(w *inLine, r loanResult) {
+	if w.at != nil {
+		ln.waiters.Remove(w.at)
+		w.at = nil
+	}
+	w.result <- r
+}
+
+func (ln *line) headLocked() *inLine {
+	if e := ln.waiters.Front(); e != nil {
+		return e.Value.(*inLine)
+	}
+	return nil
+}
+
+// askLocked sends the line's attempt to the backend if it is time: nobody of the line
+// holds the key, or the one who does is the last of its chain. The attempt stands in the
+// backend's queue then, when the key is released.
+func (ln *line) askLocked() {
+	head := ln.headLocked()
+	if head == nil || ln.asking != nil {
+		return
+	}
+	if ch := ln.chain; ch != nil && ch.goesOnLocked(time.Now()) {
+		ch.wakeLocked()
+		return
+	}
+	c := ln.o.c
+	ctx, cancel := context.WithCancel(context.WithoutCancel(head.ctx))
+	a := &asking{o: ln.o, ln: ln, req: head.req, cancel: cancel}
+	a.req.OnWait, a.req.OnLost = a.waits, a.lose
+	for e := ln.waiters.Front(); e != nil; e = e.Next() {
+		e.Value.(*inLine).asked = true
+	}
+	ln.asking = a
+	if !c.beginLate() { // those in line have been told of the closing, too
+		cancel()
+		a.failedLocked(ErrClosed)
+		return
+	}
+	go a.run(ctx)
+}
+
+// asking is one attempt at the backend.
+type asking struct {
+	o      *handOff
+	ln     *line
+	req    backend.Request
+	cancel context.CancelFunc
+
+	locked *LockedError // who held the key when the attempt began to wait
+	chain  *chain       // what came of it
+	lost   error        // pushed before there was a chain
+}
+
+func (a *asking) run(ctx context.Context) {
+	c := a.o.c
+	defer c.done()
+	defer a.cancel()
+	g, err := c.b.(backend.Waiter).Acquire(ctx, a.req)
+	var ch *chain
+	if err == nil {
+		ch = newChain(a, g)
+	}
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	if err != nil {
+		a.failedLocked(err)
+		return
+	}
+	a.ln.asking = nil
+	w := a.ln.headLocked()
+	if w == nil { // it was not cancelled in time
+		c.cleanUp(a.req, a.req.TTL+margin(a.req.TTL), "release of a grant that nobody waits for", g.Release)
+		a.ln.tidyLocked()
+		return
+	}
+	ch.beginLocked(a.ln, a, w)
+}
+
+// failedLocked tells those for whom the attempt was made, and asks again for those who
+// have come since.
+func (a *asking) failedLocked(err error) {
+	ln := a.ln
+	ln.asking = nil
+	told := false
+	for e := ln.waiters.Front(); e != nil; {
+		w := e.Value.(*inLine)
+		e = e.Next()
+		if w.asked || w.leaving {
+			told = true
+			ln.serveLocked(w, loanResult{err: &otherAttempt{shifted(err), a.req}})
+		}
+	}
+	if !told && errors.Is(err, ErrUncertain) {
+		c, req := a.o.c, a.req
+		c.cleanUp(req, req.TTL+margin(req.TTL), "abandoned attempt", func(ctx context.Context) error {
+			return c.b.Abandon(ctx, req)
+		})
+	}
+	ln.askLocked()
+	ln.tidyLocked()
+}
+
+// waits tells all in line who holds the key.
+func (a *asking) waits(locked *LockedError) {
+	a.o.mu.Lock()
+	defer a.o.mu.Unlock()
+	locked = shiftedHolder(locked)
+	a.locked = locked
+	for e := a.ln.waiters.Front(); e != nil; e = e.Next() {
+		e.Value.(*inLine).tellLocked(locked)
+	}
+}
+
+// lose is told by the backend that the grant is gone, perhaps before it is known here.
+func (a *asking) lose(reason error) {
+	if reason == nil {
+		reason = ErrLost
+	}
+	a.o.mu.Lock()
+	ch := a.chain
+	if ch == nil {
+		if a.lost == nil {
+			a.lost = reason
+		}
+		a.o.mu.Unlock()
+		return
+	}
+	tell := ch.loseLocked()
+	a.o.mu.Unlock()
+	if tell != nil {
+		tell(reason)
+	}
+}
+
+// otherAttempt is an error of an attempt that was made for several: what is to be
+// abandoned is that one.
+type otherAttempt struct {
+	error
+	req backend.Request
+}
+
+func (e *otherAttempt) Unwrap() error { return e.error }
+
+// shifted is the backend's error with the holder's token as this client counts them.
+func shifted(err error) error {
+	if locked, ok := err.(*LockedError); ok { //nolint:errorlint // one that is wrapped keeps its text
+		return shiftedHolder(locked)
+	}
+	return err
+}
+
+func shiftedHolder(locked *LockedError) *LockedError {
+	if locked == nil {
+		return &LockedError{}
+	}
+	out := *locked
+	out.Holder.Token = loanToken(out.Holder.Token, 0)
+	return &out
+}
+
+// maxShifted is the greatest token of a backend that has room for the loans, in the
+// signed numbers that databases keep.
+const maxShifted = math.MaxInt64 >> loanBits
+
+// showing prepares to show the holder of a key, of which the backend knows the attempt
+// that was granted, as the lease that holds it here, if it does.
+func (o *handOff) showing(key string) func(*Holder) {
+	if o == nil {
+		return func(*Holder) {}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	own := map[string]Holder{}
+	for _, ln := range o.lines[key] {
+		if ch := ln.chain; ch != nil {
+			own[ch.req.Owner] = ch.lockedLocked().Holder
+		}
+	}
+	return func(h *Holder) {
+		if h == nil || h.Foreign {
+			return
+		}
+		if here, ok := own[h.Owner]; ok {
+			h.Owner, h.Token = here.Owner, here.Token
+			return
+		}
+		h.Token = loanToken(h.Token, 0)
+	}
+}
+
+// handOffCapabilities is what is left of a backend's guarantees.
+func handOffCapabilities(caps backend.Capabilities) backend.Capabilities {
+	caps.Order = backend.Unordered
+	caps.Caveats = append(slices.Clone(caps.Caveats),
+		fmt.Sprintf("With local hand-off a grant is passed on within its client up to %d times while it is younger than %v: waiters of one client are served in the order of arrival, clients in the backend's.", chainLength-1, chainAge),
+		"With local hand-off fencing tokens are the backend's times 256 plus the number of the hold: all clients of a name must use it, or none.")
+	return caps
+}
