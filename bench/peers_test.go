@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/cmd/lockctl/measure"
 	"github.com/interlock-go/lock/integration/provision"
 
@@ -74,6 +75,15 @@ func addrOf(url string) string {
 var services = []service{
 	{"Redis", func(b *testing.B) string { return provision.NewRedis(b, provision.AnyRedis, provision.Options{}).URL() },
 		func(url string) []measure.Target { return redisPeers(addrOf(url)) }},
+	{"Redlock, five nodes", func(b *testing.B) string {
+		var addrs []string
+		for range 5 {
+			addrs = append(addrs, addrOf(provision.NewRedis(b, provision.AnyRedis, provision.Options{}).URL()))
+		}
+		return "redlock://" + strings.Join(addrs, ",") + "/0"
+	}, func(url string) []measure.Target {
+		return []measure.Target{redsyncOn("redsync, five nodes", strings.Split(addrOf(url), ","))}
+	}},
 	{"etcd", func(b *testing.B) string { return provision.NewEtcd(b, provision.AnyEtcd, provision.Options{}).URL() },
 		func(url string) []measure.Target { return etcdPeers(addrOf(url)) }},
 	{"ZooKeeper", func(b *testing.B) string { return provision.NewZooKeeper(b, provision.AnyZooKeeper).URL() },
@@ -147,7 +157,10 @@ func BenchmarkPeers(b *testing.B) {
 
 // compare measures this library and its peers through url; counted is the server itself.
 func compare(b *testing.B, s service, url, counted string) *measure.Report {
-	targets := append([]measure.Target{measure.Interlock("Interlock", url)}, s.peers(url)...)
+	targets := append([]measure.Target{
+		measure.Interlock("Interlock", url),
+		measure.Interlock("Interlock, local hand-off", url, lock.WithLocalHandOff()),
+	}, s.peers(url)...)
 	for i := range targets {
 		if err := targets[i].Watch(b.Context(), counted); err != nil {
 			b.Fatal(err)

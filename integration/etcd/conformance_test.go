@@ -16,3 +16,8 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+func TestConformanceLocalHandOff(t *testing.T) {
+	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
+	conformance.Run(t, harness(t, s, adminOf(t, s.Addr())), suite.HandOff()...)
+}

@@ -19,3 +19,8 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+func TestConformanceLocalHandOff(t *testing.T) {
+	s := provision.NewMySQL(t, provision.MySQL9, provision.Options{Args: provision.MySQLUnsynced()})
+	conformance.Run(t, mysqltest.Harness(t, s, provision.MySQLPool(t, s, nil)), suite.HandOff()...)
+}

@@ -47,3 +47,8 @@ func setLevel(ctx context.Context, t *testing.T, admin *pgxpool.Pool, level stri
 		t.Fatal(err)
 	}
 }
+
+func TestConformanceLocalHandOff(t *testing.T) {
+	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
+	conformance.Run(t, pgtest.Harness(t, s, s, pgtest.Admin(t, s), nil), suite.HandOff()...)
+}

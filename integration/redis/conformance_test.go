@@ -50,3 +50,10 @@ func overURL(name, url string) conformance.Harness {
 		Worker: conformance.Self(url),
 	}
 }
+
+func TestConformanceLocalHandOff(t *testing.T) {
+	s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Args: durable})
+	admin := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = admin.Close() })
+	conformance.Run(t, harness(t, s, admin), suite.HandOff()...)
+}

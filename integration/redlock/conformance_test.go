@@ -10,3 +10,7 @@ import (
 func TestConformance(t *testing.T) {
 	conformance.Run(t, harness(t, newSet(t, durable...)), conformance.RequireHooks(), suite.Keep(t))
 }
+
+func TestConformanceLocalHandOff(t *testing.T) {
+	conformance.Run(t, harness(t, newSet(t)), suite.HandOff()...)
+}

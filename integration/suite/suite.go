@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/conformance"
 	"github.com/interlock-go/lock/integration/provision"
@@ -46,6 +47,15 @@ type Link struct {
 func (l Link) Heal() {
 	if err := l.Proxy.Heal(); err != nil {
 		l.T.Errorf("heal the proxy: %v", err)
+	}
+}
+
+// HandOff is the options for conformance.Run by which clients have local hand-off, and
+// those cases run that it could change.
+func HandOff() []conformance.Option {
+	return []conformance.Option{
+		conformance.Clients(lock.WithLocalHandOff()),
+		conformance.Only("."),
 	}
 }
 

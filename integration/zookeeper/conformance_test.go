@@ -39,3 +39,7 @@ func conformEnsemble(t *testing.T, e *provision.Ensemble) {
 	inspectHooks(t, &h, e.Addrs())
 	conformance.Run(t, h, suite.Keep(t))
 }
+
+func TestConformanceLocalHandOff(t *testing.T) {
+	conformance.Run(t, harness(t, provision.NewZooKeeper(t, provision.AnyZooKeeper)), suite.HandOff()...)
+}

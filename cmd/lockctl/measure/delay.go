@@ -13,7 +13,7 @@ import (
 
 // ports of the services, for URLs that name none.
 var ports = map[string]string{
-	"redis": "6379", "etcd": "2379", "zk": "2181", "mysql": "3306", "postgres": "5432", "postgresql": "5432",
+	"redis": "6379", "redlock": "6379", "etcd": "2379", "zk": "2181", "mysql": "3306", "postgres": "5432", "postgresql": "5432",
 }
 
 // Delayed returns url with proxies in the place of its hosts, which delay whatever
@@ -27,7 +27,7 @@ func Delayed(url string, delay time.Duration) (delayed string, closeAll func(), 
 	scheme, _, _ := strings.Cut(url, ":")
 	port, ok := ports[scheme]
 	if !ok {
-		return "", nil, fmt.Errorf("delay with scheme %q: want one of redis, etcd, zk, mysql, postgres, without TLS", scheme)
+		return "", nil, fmt.Errorf("delay with scheme %q: want one of redis, redlock, etcd, zk, mysql, postgres, without TLS", scheme)
 	}
 	start := strings.Index(url, "://")
 	if start < 0 {
