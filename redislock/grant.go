@@ -66,9 +66,11 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 	return nil
 }
 
-// Release is one round trip.
+// Release is one round trip. The attempt is known until it is answered: a push that a
+// poll has overtaken would be returned to the sender else, and this release be told
+// that the key is not ours.
 func (g *grant) Release(ctx context.Context) error {
-	g.a.drop() // whether it is acknowledged or not: there is nothing more to be told
+	defer g.a.drop() // whether it was acknowledged or not: there is nothing more to be told
 	r, err := g.a.release(ctx)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,6 +141,44 @@ func TestPushAfterPoll(t *testing.T) {
 	if len(b.attempts) != 0 {
 		t.Errorf("%d attempts remembered", len(b.attempts))
 	}
+}
+
+// So does one that arrives while the grant is being released, which would be told that
+// the key had been lost.
+func TestPushBesideTheRelease(t *testing.T) {
+	b := newBackend(t, newPrefix())
+	r := request("k")
+	g, err := b.Acquire(t.Context(), r)
+	must(t, err)
+	var sent atomic.Bool
+	b.rdb.AddHook(beforeEach(func(cmd redis.Cmder) {
+		if args := cmd.Args(); len(args) < 2 || args[1] != releaseScript.sha || sent.Swap(true) {
+			return
+		}
+		b.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, g.Token(), time.Now().Add(claim).UnixMicro(), b.keys("k").lock))
+		for range 200 { // a return would be on its way
+			must(t, b.rdb.Ping(context.Background()).Err())
+		}
+	}))
+	if err := g.Release(t.Context()); err != nil {
+		t.Errorf("release of a grant that was held: %v", err)
+	}
+}
+
+// beforeEach is a hook that sees each command before it is sent.
+type beforeEach func(redis.Cmder)
+
+func (f beforeEach) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f beforeEach) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		f(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (f beforeEach) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // A release that races with the enqueuing of a waiter never leaves it asleep.
