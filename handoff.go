@@ -116,11 +116,12 @@ func (o *handOff) tryAcquire(ctx context.Context, req backend.Request) (backend.
 	if locked := o.taken(req.Key); locked != nil {
 		return nil, locked
 	}
-	a := &asking{o: o, req: req}
+	a := &asking{o: o, req: req, sent: time.Now()}
 	a.req.OnLost = a.lose
+	show := o.showing(req.Key)
 	g, err := o.c.b.TryAcquire(ctx, a.req)
 	if err != nil {
-		return nil, shifted(err)
+		return nil, shownLocked(err, show)
 	}
 	ch := newChain(a, g)
 	w := &inLine{req: req, result: make(chan loanResult, 1)}
@@ -157,7 +158,7 @@ func (o *handOff) acquire(ctx context.Context, req backend.Request) (backend.Gra
 	case ln.chain != nil:
 		w.tellLocked(ln.chain.lockedLocked())
 	case ln.asking != nil && ln.asking.locked != nil:
-		w.tellLocked(ln.asking.locked)
+		w.tellLocked(ln.asking.lockedNow())
 	}
 	ln.askLocked()
 	o.mu.Unlock()
@@ -232,9 +233,20 @@ func (o *handOff) desert(ln *line, w *inLine) {
 		return
 	}
 	o.mu.Unlock()
-	if r := <-w.result; r.loan != nil {
+	r := <-w.result
+	var of *otherAttempt
+	if r.loan != nil {
 		o.c.cleanUp(w.req, w.req.TTL+margin(w.req.TTL), "release after a panic", r.loan.Release)
+	} else if errors.As(r.err, &of) && errors.Is(of, ErrUncertain) {
+		o.abandonLater(of.req)
 	}
+}
+
+// abandonLater abandons an attempt for which nobody is left who could.
+func (o *handOff) abandonLater(req backend.Request) {
+	o.c.cleanUp(req, req.TTL+margin(req.TTL), "abandoned attempt", func(ctx context.Context) error {
+		return o.c.b.Abandon(ctx, req)
+	})
 }
 
 // serveLocked gives a waiter its result and takes it out of the line.
@@ -267,7 +279,7 @@ func (ln *line) askLocked() {
 	}
 	c := ln.o.c
 	ctx, cancel := context.WithCancel(context.WithoutCancel(head.ctx))
-	a := &asking{o: ln.o, ln: ln, req: head.req, cancel: cancel}
+	a := &asking{o: ln.o, ln: ln, req: head.req, sent: time.Now(), cancel: cancel}
 	a.req.OnWait, a.req.OnLost = a.waits, a.lose
 	for e := ln.waiters.Front(); e != nil; e = e.Next() {
 		e.Value.(*inLine).asked = true
@@ -286,9 +298,11 @@ type asking struct {
 	o      *handOff
 	ln     *line
 	req    backend.Request
+	sent   time.Time // before it was
 	cancel context.CancelFunc
 
-	locked *LockedError // who held the key when the attempt began to wait
+	locked *LockedError // who held the key when the attempt began to wait,
+	waited time.Time    // which was then
 	chain  *chain       // what came of it
 	lost   error        // pushed before there was a chain
 }
@@ -329,14 +343,11 @@ func (a *asking) failedLocked(err error) {
 		e = e.Next()
 		if w.asked || w.leaving {
 			told = true
-			ln.serveLocked(w, loanResult{err: &otherAttempt{shifted(err), a.req}})
+			ln.serveLocked(w, loanResult{err: &otherAttempt{err, a.req}})
 		}
 	}
 	if !told && errors.Is(err, ErrUncertain) {
-		c, req := a.o.c, a.req
-		c.cleanUp(req, req.TTL+margin(req.TTL), "abandoned attempt", func(ctx context.Context) error {
-			return c.b.Abandon(ctx, req)
-		})
+		a.o.abandonLater(a.req)
 	}
 	ln.askLocked()
 	ln.tidyLocked()
@@ -346,8 +357,12 @@ func (a *asking) failedLocked(err error) {
 func (a *asking) waits(locked *LockedError) {
 	a.o.mu.Lock()
 	defer a.o.mu.Unlock()
-	locked = shiftedHolder(locked)
-	a.locked = locked
+	if locked == nil {
+		locked = &LockedError{}
+	}
+	locked = &LockedError{Holder: locked.Holder}
+	a.o.showingLocked(a.req.Key)(&locked.Holder)
+	a.locked, a.waited = locked, time.Now()
 	for e := a.ln.waiters.Front(); e != nil; e = e.Next() {
 		e.Value.(*inLine).tellLocked(locked)
 	}
@@ -383,20 +398,24 @@ type otherAttempt struct {
 
 func (e *otherAttempt) Unwrap() error { return e.error }
 
-// shifted is the backend's error with the holder's token as this client counts them.
-func shifted(err error) error {
-	if locked, ok := err.(*LockedError); ok { //nolint:errorlint // one that is wrapped keeps its text
-		return shiftedHolder(locked)
+// lockedNow is what is known of the holder by now.
+func (a *asking) lockedNow() *LockedError {
+	h, since := a.locked.Holder, time.Since(a.waited)
+	h.Left = max(h.Left-since, 0)
+	if h.Age > 0 {
+		h.Age += since
 	}
-	return err
+	return &LockedError{Holder: h}
 }
 
-func shiftedHolder(locked *LockedError) *LockedError {
-	if locked == nil {
-		return &LockedError{}
+// shownLocked is the backend's refusal with the holder as this client shows it.
+func shownLocked(err error, show func(*Holder)) error {
+	locked, ok := err.(*LockedError) //nolint:errorlint // one that is wrapped keeps its text
+	if !ok {
+		return err
 	}
 	out := *locked
-	out.Holder.Token = loanToken(out.Holder.Token, 0)
+	show(&out.Holder)
 	return &out
 }
 
@@ -412,6 +431,10 @@ func (o *handOff) showing(key string) func(*Holder) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.showingLocked(key)
+}
+
+func (o *handOff) showingLocked(key string) func(*Holder) {
 	own := map[string]Holder{}
 	for _, ln := range o.lines[key] {
 		if ch := ln.chain; ch != nil {
@@ -434,6 +457,7 @@ func (o *handOff) showing(key string) func(*Holder) {
 func handOffCapabilities(caps backend.Capabilities) backend.Capabilities {
 	caps.Order = backend.Unordered
 	caps.Caveats = append(slices.Clone(caps.Caveats),
+		"With local hand-off a lock that is broken may be passed on once more before its holder is told, with a token that is less than the successor's.",
 		fmt.Sprintf("With local hand-off a grant is passed on within its client up to %d times while it is younger than %v: waiters of one client are served in the order of arrival, clients in the backend's.", chainLength-1, chainAge),
 		"With local hand-off fencing tokens are the backend's times 256 plus the number of the hold: all clients of a name must use it, or none.")
 	return caps

@@ -30,8 +30,20 @@ type chain struct {
 
 // newChain makes a chain of what an attempt was granted.
 func newChain(a *asking, g backend.Grant) *chain {
-	now, until := time.Now(), g.Until()
+	now := time.Now()
+	until := trustFrom(a.sent, a.req.TTL, g, a.o.c)
 	return &chain{req: a.req, grant: g, born: now, turn: make(chan struct{}, 1), until: until, span: until.Sub(now)}
+}
+
+// trustFrom is until when the service keeps a grant by its own word, or by the rule for
+// those that leave the counting to the core: here no Lock knows when the request was sent
+// that its grant is of.
+func trustFrom(sent time.Time, ttl time.Duration, g backend.Grant, c *Client) time.Time {
+	until := g.Until()
+	if until.IsZero() && c.expires() {
+		until = sent.Add(ttl)
+	}
+	return until
 }
 
 // beginLocked lends it to w, the first of its holders.
@@ -75,12 +87,14 @@ func (ch *chain) lendLocked(w *inLine) {
 }
 
 // goesOnLocked tells whether the grant could be passed on if it were released now.
-// The next one must get at least half of the time that the first was granted.
+// The next one must get at least half of the time that the first was granted, and some
+// of it must be trusted.
 func (ch *chain) goesOnLocked(now time.Time) bool {
 	if ch.over || ch.closed || ch.nth+1 >= chainLength || now.Sub(ch.born) >= chainAge || ch.ln.o.c.ctx.Err() != nil {
 		return false
 	}
-	return !ch.ln.o.c.expires() || !ch.until.IsZero() && ch.until.Sub(now) >= ch.span/2
+	left := ch.until.Sub(now)
+	return !ch.ln.o.c.expires() || left >= ch.span/2 && left > 2*margin(min(ch.ln.ttl, max(left, 0)))
 }
 
 // wakeLocked has the line look again when the chain is too old to go on.
@@ -120,7 +134,7 @@ func (ch *chain) loseLocked() (tell func(error)) {
 // lockedLocked is what those behind the holder are told.
 func (ch *chain) lockedLocked() *LockedError {
 	h := Holder{Party: backend.Party{Owner: ch.holder.owner, Metadata: ch.ln.metadata, Age: time.Since(ch.born)}, Token: ch.holder.token}
-	if ch.ln.o.c.expires() && !ch.until.IsZero() {
+	if ch.ln.o.c.expires() {
 		h.Left = max(time.Until(ch.until), 0)
 	}
 	return &LockedError{Holder: h}
@@ -135,15 +149,23 @@ type loan struct {
 	passed bool // to the next; guarded by the mutex of the handOff
 }
 
-func (l *loan) Token() uint64    { return l.token }
-func (l *loan) Until() time.Time { return l.ch.grant.Until() }
+func (l *loan) Token() uint64 { return l.token }
+
+func (l *loan) Until() time.Time {
+	if until := l.ch.grant.Until(); !until.IsZero() {
+		return until
+	}
+	l.ch.ln.o.mu.Lock()
+	defer l.ch.ln.o.mu.Unlock()
+	return l.ch.until
+}
 
 // Renew renews the chain's grant. One that is renewed to another TTL is not passed on.
 func (l *loan) Renew(ctx context.Context, ttl time.Duration) error {
-	return l.renew(ctx, ttl == l.ch.ln.ttl, func(ctx context.Context) error { return l.ch.grant.Renew(ctx, ttl) })
+	return l.renew(ctx, ttl, ttl == l.ch.ln.ttl, l.ch.grant.Renew)
 }
 
-func (l *loan) renew(ctx context.Context, passable bool, send func(context.Context) error) error {
+func (l *loan) renew(ctx context.Context, ttl time.Duration, passable bool, send func(context.Context, time.Duration) error) error {
 	ch := l.ch
 	select {
 	case ch.turn <- struct{}{}:
@@ -161,10 +183,14 @@ func (l *loan) renew(ctx context.Context, passable bool, send func(context.Conte
 	if passed {
 		return fmt.Errorf("%w: passed on", ErrLost)
 	}
-	err := send(ctx)
-	until := ch.grant.Until()
+	sent := time.Now()
+	err := send(ctx, ttl)
+	until := trustFrom(sent, ttl, ch.grant, ch.ln.o.c)
 	ch.ln.o.mu.Lock()
-	ch.until, passed = until, l.passed
+	passed = l.passed
+	if err == nil {
+		ch.until = until
+	}
 	var tell func(error)
 	if errors.Is(err, ErrLost) {
 		tell = ch.loseLocked()
@@ -208,7 +234,7 @@ type keptLoan struct {
 
 // Keep implements backend.Keeper. There is no holder any more to pass it on.
 func (l *keptLoan) Keep(ctx context.Context, d time.Duration) error {
-	return l.renew(ctx, false, func(ctx context.Context) error { return l.keeper.Keep(ctx, d) })
+	return l.renew(ctx, d, false, l.keeper.Keep)
 }
 
 // atBackend tells by what the backend knows a grant.

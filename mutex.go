@@ -124,7 +124,7 @@ func (a *attempt) once(ctx context.Context, wait bool) (*Lease, error) {
 	sent := time.Now()
 	returned := false
 	defer func() {
-		if !returned { // an observer panicked: the attempt may stand in the queue
+		if !returned && a.m.client.handOff == nil { // an observer panicked: the attempt may stand in the queue
 			a.m.client.abandon(req)
 		}
 	}()

@@ -93,23 +93,29 @@ func WithReentry() MutexOption {
 
 // WithLocalHandOff lets goroutines that wait for the same key in this client share one
 // attempt at the backend and pass a grant on among themselves, without a round trip:
-// for keys that many goroutines of few processes contend for. What others should know:
+// for keys that many goroutines of few processes contend for. What it changes:
 //
 //   - A grant is passed on at most 15 times, and not when it is older than 10 ms. Other
 //     processes wait for that long at most, beside the last hold. Within a process the
 //     order is that of arrival; among processes each stands in the backend's queue once,
 //     so that the order over all is no longer that of arrival.
 //   - Fencing tokens are those of the backend times 256, plus the number of the hold
-//     since the grant. Every client that takes the same names must use it, or none: a
-//     token of one kind cannot be compared with one of the other. For those who ask the
-//     backend itself, such as its own guards, [Lease.BackendHold] tells what it knows.
-//   - Others see the process that holds the key, but not which of its holds.
-//   - Passing on gives what is left of the backend's lease, as a grant that the backend
-//     pushes may, and renewal completes it.
+//     since the grant; they may be greater than 2^53, which not every number type can
+//     tell apart. Every client that takes the same names must use it, or none: with it
+//     tokens begin to be greater, and a resource refuses those of clients without it.
+//     To give it up again, forget what resources remember.
+//   - A guard that a driver puts into a transaction guards what the backend knows, a
+//     grant, and not each hold of it. [Lease.BackendHold] tells what the backend knows.
+//   - Others see the process that holds the key, but not which of its holds; who waits
+//     in this client is seen as one waiter.
+//   - Passing on gives what is left of the backend's lease: for a fixed lease
+//     (WithoutRenewal) up to 10 ms less than its TTL, or after a renewal the whole.
+//   - A lock that is broken may be passed on once more, within those 10 ms, before its
+//     holder is told.
 //
 // Leases with different TTLs or metadata share no grant. The backend must have a
-// queue (it implements backend.Waiter), as all of this project's have; otherwise Open and New fail with
-// errors.ErrUnsupported.
+// queue (it implements backend.Waiter), as all of this project's have; otherwise Open
+// and New fail with errors.ErrUnsupported.
 func WithLocalHandOff() Option {
 	return clientOption(func(c *clientConfig) { c.handOff = true })
 }

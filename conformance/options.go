@@ -48,8 +48,9 @@ func Parallel(n int) Option { return func(o *options) { o.parallel = max(n, 1) }
 // default. Cases that run alone have twice that.
 func CaseTimeout(d time.Duration) Option { return func(o *options) { o.caseTimeout = d } }
 
-// Clients gives options to all clients that the cases make, such as
-// lock.WithLocalHandOff. What these guarantee is what is verified then.
+// Clients gives options to the clients that the cases make in this process, such as
+// lock.WithLocalHandOff. What these guarantee is what is verified then. Those of
+// other processes have what the URL of the harness's Worker says.
 func Clients(opts ...lock.Option) Option {
 	return func(o *options) { o.clients = append(o.clients, opts...) }
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/integration/faults/workload"
 	"github.com/interlock-go/lock/integration/provision"
-	"github.com/interlock-go/lock/integration/suite"
 )
 
 // Service is what is tested: a backend, the servers behind it, and what can be done
@@ -31,7 +30,7 @@ type Service struct {
 	Upstreams []string
 	// Direct is opened by processes, and by the session that looks at what is left.
 	Direct string
-	// Open replaces opening a URL, for backends that have none.
+	// Open replaces opening the URL of a client, for backends that have none.
 	Open func(ctx context.Context, url string) (backend.Backend, error)
 	// Command runs a process that calls workload.Main; nil if there is none.
 	Command func() *exec.Cmd
@@ -74,11 +73,10 @@ func (s *Service) share() time.Duration {
 }
 
 func (s *Service) open(ctx context.Context, url string) (*lock.Client, error) {
-	open := s.Open
-	if open == nil {
-		open = suite.Open
+	if s.Open == nil {
+		return lock.Open(ctx, url, workload.Options(s.ttl())...)
 	}
-	b, err := open(ctx, url)
+	b, err := s.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}

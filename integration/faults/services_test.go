@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ var services = []struct {
 }{
 	{"file", fileService, false},
 	{"redis", redisService, false},
+	{"redis, local hand-off", handOffService, true},
 	{"redis sentinel", sentinelService, true},
 	{"redis sentinel with wait", waitService, true},
 	{"redis cluster", clusterService, true},
@@ -58,10 +60,18 @@ func fileService(t *testing.T) *faults.Service {
 // into a black hole ends well within a TTL. Servers write before they answer and do
 // not wait for the disk: what was written survives the death of a process, and
 // nobody pulls the plug here.
-func redisService(t *testing.T) *faults.Service {
+func redisService(t *testing.T) *faults.Service { return redisWith(t, nil) }
+
+func handOffService(t *testing.T) *faults.Service {
+	return redisWith(t, map[string]string{"local_hand_off": "true"})
+}
+
+func redisWith(t *testing.T, more map[string]string) *faults.Service {
+	params := map[string]string{"dial_timeout": "500ms", "read_timeout": "500ms", "wait_timeout": "500ms"}
+	maps.Copy(params, more)
 	s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Binary: true, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
 	return finish(&faults.Service{Server: s, Faults: []faults.Fault{redisFull(t, s)}}, func(addrs []string) string {
-		return suite.WithParams("redis://"+addrs[0]+"/0", map[string]string{"dial_timeout": "500ms", "read_timeout": "500ms", "wait_timeout": "500ms"})
+		return suite.WithParams("redis://"+addrs[0]+"/0", params)
 	}, s.Addr())
 }
 
