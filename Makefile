@@ -41,7 +41,7 @@ SOAK ?= 10m
 ENOUGH ?= 0
 
 .PHONY: soak
-soak: setup ## faults on all backends for SOAK (10m) or until each has ENOUGH acquisitions (0: no end), and docs/faults.md from that
+soak: setup ## faults on all backends for SOAK (10m) or until each has ENOUGH acquisitions under them (0: no end), and docs/faults.md from that
 	go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -faults.soak $(SOAK) -faults.enough $(ENOUGH) -faults.table $(CURDIR)/docs/faults.md
 
 .PHONY: matrix
