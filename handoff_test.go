@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type far struct {
 	*memlock.Backend
 	mu    sync.Mutex
 	calls map[string]int
+	away  time.Duration // there and back; zero: roundTrip
+	mute  bool          // grants do not say until when they are kept
 	// spoil, if set, makes an operation fail after it was executed.
 	spoil func(op string) error
 }
@@ -32,12 +35,12 @@ func newFar(s *memlock.Space) *far { return &far{Backend: s.Backend(), calls: ma
 func (f *far) exchange(ctx context.Context, op string, execute func() error) error {
 	f.mu.Lock()
 	f.calls[op]++
-	spoil := f.spoil
+	spoil, away := f.spoil, cmp.Or(f.away, roundTrip)
 	f.mu.Unlock()
-	time.Sleep(roundTrip / 2) // of the bubble's clock
+	time.Sleep(away / 2) // of the bubble's clock
 	err := execute()
 	if op != "wait" || ctx.Err() == nil {
-		time.Sleep(roundTrip / 2)
+		time.Sleep(away / 2)
 	}
 	if spoil != nil {
 		if spoilt := spoil(op); spoilt != nil {
@@ -92,6 +95,13 @@ type keeperGrant interface {
 type farGrant struct {
 	keeperGrant
 	f *far
+}
+
+func (g *farGrant) Until() time.Time {
+	if g.f.mute {
+		return time.Time{}
+	}
+	return g.keeperGrant.Until()
 }
 
 func (g *farGrant) Renew(ctx context.Context, ttl time.Duration) error {
@@ -561,44 +571,105 @@ func TestHandOffClose(t *testing.T) {
 	})
 }
 
-// An observer that panics takes its own Lock with it and no other.
-func TestHandOffPanic(t *testing.T) {
+// Where a driver leaves the counting to the core, the request counts that the grant is
+// of, and not the Lock that gets it.
+func TestHandOffTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		space := memlock.NewSpace()
-		panics := true
-		c := newClient(t, newFar(space), lock.WithLocalHandOff(), lock.WithObserver(&lock.Observer{
-			Waiting: func(context.Context, lock.Event) {
-				if panics {
-					panics = false
-					panic("an observer")
-				}
-			},
-		}))
-		holder := mustLock(t, newClient(t, space.Backend()).Mutex("k"))
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("the panic was swallowed")
-				}
-			}()
-			_, _ = c.Mutex("k").Lock(t.Context())
-		}()
-		next := queue(t, t.Context(), c.Mutex("k"), 1)[0]
-		if err := holder.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-next; got.err != nil {
+		f := newFar(memlock.NewSpace())
+		f.away, f.mute = time.Second, true
+		m := newClient(t, f, lock.WithLocalHandOff(), lock.WithTTL(2*time.Second), lock.WithoutRenewal()).Mutex("k")
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 950*time.Millisecond)
+		defer cancel()
+		first := queue(t, ctx, m, 1)[0]
+		time.Sleep(900 * time.Millisecond)
+		second := queue(t, t.Context(), m, 1)[0]
+		wantErr(t, "the one that asked", (<-first).err, context.DeadlineExceeded)
+		got := <-second
+		if got.err != nil {
 			t.Fatal(got.err)
-		} else if err := got.l.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
 		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
+		if trusted := got.l.Expires().Sub(start); f.count("wait") != 1 || trusted > 2*time.Second {
+			t.Errorf("a lease of 2 s, asked for in the beginning, is trusted for %v", trusted)
 		}
-		if info, err := space.Backend().Inspect(t.Context(), "k"); err != nil || info.Holder != nil || len(info.Waiters) > 0 {
-			t.Errorf("left behind: %+v, %v", info, err)
+		if err := got.l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	})
+}
+
+// An observer that panics takes its own Lock with it and no other, and leaves nothing.
+func TestHandOffPanic(t *testing.T) {
+	for _, when := range []string{"alone", "before its turn", "in its turn"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				space := memlock.NewSpace()
+				goOn := make(chan struct{})
+				c := newClient(t, newFar(space), lock.WithLocalHandOff(), lock.WithObserver(&lock.Observer{
+					Waiting: func(ctx context.Context, _ lock.Event) {
+						if ctx.Value(panics{}) != nil {
+							<-goOn
+							panic("an observer")
+						}
+					},
+				}))
+				holder := mustLock(t, newClient(t, space.Backend()).Mutex("k"))
+				recovered := make(chan any, 1)
+				go func() {
+					defer func() { recovered <- recover() }()
+					_, _ = c.Mutex("k").Lock(context.WithValue(t.Context(), panics{}, true))
+				}()
+				time.Sleep(time.Second)
+				var next <-chan lockResult
+				if when != "alone" { // it depends on the attempt of the first
+					next = queue(t, t.Context(), c.Mutex("k"), 1)[0]
+				}
+				free := func() {
+					if err := holder.Unlock(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if when == "in its turn" {
+					free()
+					time.Sleep(roundTrip)
+					synctest.Wait()
+				}
+				close(goOn)
+				if <-recovered == nil {
+					t.Error("the panic was swallowed")
+				}
+				if when == "alone" {
+					time.Sleep(time.Second)
+					next = queue(t, t.Context(), c.Mutex("k"), 1)[0]
+				}
+				if when != "in its turn" {
+					free()
+				}
+				got := <-next
+				if got.err != nil {
+					t.Fatal(got.err)
+				}
+				time.Sleep(time.Second)
+				wantErr(t, "another client beside the holder", tryErr(t, newClient(t, space.Backend()).Mutex("k")), lock.ErrLocked)
+				if err := got.l.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if info, err := space.Backend().Inspect(t.Context(), "k"); err != nil || info.Holder != nil || len(info.Waiters) > 0 {
+					t.Errorf("left behind: %+v, %v", info, err)
+				}
+			})
+		})
+	}
+}
+
+type panics struct{}
+
+func tryErr(t *testing.T, m lock.Mutex) error {
+	_, err := m.TryLock(t.Context())
+	return err
 }
 
 func TestHandOffIsDeclared(t *testing.T) {

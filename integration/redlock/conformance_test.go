@@ -12,5 +12,5 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceLocalHandOff(t *testing.T) {
-	conformance.Run(t, harness(t, newSet(t)), suite.HandOff()...)
+	conformance.Run(t, harness(t, newSet(t, durable...)), suite.HandOff()...)
 }
