@@ -38,7 +38,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (info Info, err error
 // removed, or nil if there was none. The next waiter gets the lock with a greater
 // token. The old holder is told at once where the backend can push (its declared
 // PushesLoss), else at its next renewal: until then two believe to hold the lock,
-// which only fencing tokens can tell apart. Break is for a person who knows that
+// which only fencing tokens can tell apart; with local hand-off the old holder may be
+// another goroutine of its client by then. Break is for a person who knows that
 // the holder is gone.
 func (c *Client) Break(ctx context.Context, name string) (removed *Holder, err error) {
 	err = c.admin(ctx, "break", name, func(ctx context.Context) error {

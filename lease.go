@@ -70,7 +70,8 @@ func (l *Lease) Token() (fence uint64, ok bool) {
 }
 
 // Owner returns the random id by which the backend knows this hold; Inspect shows
-// the same. It is empty for a lease of All.
+// the same. It is empty for a lease of All. With local hand-off it is known within the
+// client, see BackendHold.
 func (l *Lease) Owner() string { return l.of.owner() }
 
 // BackendHold returns by what the backend itself knows this hold. It is Owner and

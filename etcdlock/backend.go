@@ -132,7 +132,9 @@ func (b *Backend) Leases() []clientv3.LeaseID {
 //
 // etcd decides it in the same step as the rest of the transaction, so not even a
 // holder that was stopped can write too late. For a grant that this backend does
-// not know it never holds.
+// not know it never holds. With lock.WithLocalHandOff owner and token are those of the
+// lease's BackendHold, and what is guarded is the grant, which the same client may have
+// passed on.
 func (b *Backend) OwnerCmp(name, owner string, token uint64) clientv3.Cmp {
 	key := b.folder(name) + owner // which no attempt ever has
 	b.mu.Lock()

@@ -18,6 +18,10 @@ import (
 //
 // The table must be in the same server as the data, and tx must be able to read
 // and lock it; the user of tx needs SELECT and UPDATE on it.
+//
+// With lock.WithLocalHandOff the token is that of the lease's BackendHold, and what is
+// guarded is the grant: the same client may pass it on meanwhile, so end the transaction
+// before Unlock.
 func (b *Backend) Guard(ctx context.Context, tx *sql.Tx, name string, token uint64) error {
 	var live bool
 	q := fmt.Sprintf("SELECT token=%d AND owner<>'' AND expires>%s FROM %s WHERE name=%s LOCK IN SHARE MODE", token, now, b.table.quoted(), lit(b.key(name))) //nolint:gosec // the table is validated and quoted, the key a hex literal

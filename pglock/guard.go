@@ -23,6 +23,10 @@ import (
 // Renewals, too, wait until the transaction has ended, so it must be much shorter
 // than the TTL. Its user needs UPDATE on the lock table, as for any FOR SHARE. At
 // REPEATABLE READ and above it may fail with 40001, to be begun again as usual.
+//
+// With lock.WithLocalHandOff owner and token are those of the lease's BackendHold, and
+// what is guarded is the grant: the same client may pass it on meanwhile, so end the
+// transaction before Unlock.
 func (b *Backend) Guard(ctx context.Context, tx pgx.Tx, name, owner string, token uint64) error {
 	if token > math.MaxInt64 {
 		token = 0 // no such token

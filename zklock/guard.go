@@ -15,7 +15,9 @@ import (
 // is checked by the service, in the same step, and needs no token at the
 // resource. The Multi may use any connection to the same service.
 //
-// It returns ErrLost if the lease has ended already.
+// It returns ErrLost if the lease has ended already. With lock.WithLocalHandOff pass the
+// lease's BackendHold; what is guarded is the grant then, which the same client may have
+// passed on.
 func (b *Backend) Guard(lease interface{ Owner() string }) (*zk.CheckVersionRequest, error) {
 	a := b.attempt(lease.Owner())
 	if a == nil {

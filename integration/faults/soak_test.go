@@ -35,7 +35,7 @@ whom the resource refuses. *Longest unavailability* is how long nobody was grant
 What is left in the table of etcd with three nodes under *leader frozen for long* is etcd's own: a leader that was stopped for longer than a lease has left may revoke it when it goes on, though its successor has renewed it (3.7.3; before it
 proposes that, it looks whether it still leads only if its clock has not ticked lately, and it has). Holders are told of it by their watches, some milliseconds late. A fencing token protects from it.
 
-What is left in the table of Redis behind Sentinel without WAIT, and of the masters of a cluster that are killed or frozen, is Redis's own: it replicates after it has answered, so that a replica can be promoted without a grant and gives the lock away once more
+What is left in the table of Redis behind Sentinel without WAIT, and of the masters of a cluster that are killed or frozen, is Redis's own: it replicates after it has answered, so that a replica can be promoted without a grant and gives the lock away once more, and a master that was killed and comes back before it is demoted serves those who still reach it
 ([backends/redis.md](backends/redis.md)). With WAIT and one replica nothing is known to be left. A fencing token protects from it.
 
 `
