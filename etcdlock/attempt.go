@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -100,12 +101,16 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 // remove deletes the key of an attempt, and tells whether it was there. With dirty
 // it leaves a tombstone, under the same lease, that refuses what may come later.
 func (b *Backend) remove(ctx context.Context, s *session, key, owner string, dirty bool) (bool, error) {
-	ops := []clientv3.Op{clientv3.OpDelete(key)}
-	if dirty {
-		ops = append(ops, clientv3.OpPut(b.tombstone(s.id, owner), "", clientv3.WithLease(s.id)))
-	}
-	r, err := b.client.Txn(ctx).Then(ops...).Commit()
+	r, err := b.client.Txn(ctx).Then(b.removal(s, key, owner, dirty)...).Commit()
 	switch {
+	case dirty && errors.Is(err, rpctypes.ErrNoSpace):
+		// A deletion needs no space, so nobody waits for it; a late request needs some too.
+		d, err := b.client.Delete(ctx, key)
+		if err != nil {
+			return false, b.uncertain(ctx, err)
+		}
+		b.removeAgain(s, key, owner)
+		return d.Deleted > 0, nil
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		// Without the lease no late request can succeed; the key went with it, if it
 		// was not moved to another.
@@ -121,6 +126,36 @@ func (b *Backend) remove(ctx context.Context, s *session, key, owner string, dir
 		s.bear(b.tombstone(s.id, owner))
 	}
 	return r.Responses[0].GetResponseDeleteRange().Deleted > 0, nil
+}
+
+func (b *Backend) removal(s *session, key, owner string, dirty bool) []clientv3.Op {
+	ops := []clientv3.Op{clientv3.OpDelete(key)}
+	if dirty {
+		ops = append(ops, clientv3.OpPut(b.tombstone(s.id, owner), "", clientv3.WithLease(s.id)))
+	}
+	return ops
+}
+
+// removeAgain leaves the tombstone of a key that is deleted already once the servers
+// have space for it, and with it deletes what a late request has put meanwhile.
+func (b *Backend) removeAgain(s *session, key, owner string) {
+	if !b.enter() {
+		return // Close revokes the lease
+	}
+	go func() {
+		defer b.wg.Done()
+		for wait := 50 * time.Millisecond; pause(b.life, wait); wait = min(2*wait, time.Second) {
+			ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(b.life), b.opt.open)
+			_, err := b.client.Txn(ctx).Then(b.removal(s, key, owner, true)...).Commit()
+			cancel()
+			if err == nil {
+				s.bear(b.tombstone(s.id, owner))
+			}
+			if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				return
+			}
+		}
+	}()
 }
 
 // abandonUnknown is for an attempt that was abandoned or released already, or was

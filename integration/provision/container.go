@@ -35,6 +35,7 @@ type container struct {
 	image  string
 	cmd    []string
 	files  []string
+	folder string
 	inside int // port in the container
 	port   *reservedPort
 	host   bool // share this machine's loopback interface: servers that talk to each other
@@ -131,7 +132,7 @@ func startImage(ctx context.Context, docker *client.Client, k kind, o Options, i
 	if err != nil {
 		return nil, err
 	}
-	c := &container{docker: docker, image: image, port: port, inside: k.port, files: o.Files, host: o.Binary}
+	c := &container{docker: docker, image: image, port: port, inside: k.port, files: o.Files, folder: o.Folder, host: o.Binary}
 	listen := "0.0.0.0"
 	if c.host {
 		listen, c.inside = "127.0.0.1", port.port
@@ -176,6 +177,9 @@ func (c *container) request() testcontainers.ContainerRequest {
 		ExposedPorts: []string{inside},
 		Labels:       map[string]string{labelOwner: owner()},
 		HostConfigModifier: func(h *dockercontainer.HostConfig) {
+			if c.folder != "" {
+				h.Binds = append(h.Binds, c.folder+":"+c.folder)
+			}
 			if c.host {
 				h.NetworkMode = "host"
 				return

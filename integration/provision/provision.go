@@ -63,6 +63,7 @@ type kind struct {
 type Options struct {
 	Args     []string      // further arguments of the server
 	Files    []string      // absolute names of files that Args mention; a container gets copies under the same names
+	Folder   string        // absolute name of a folder that Args mention; a container gets it itself under the same name
 	TLS      *Certificates // serve TLS only, with these
 	Username string        // user for URL and readiness; it must be allowed PING and INFO
 	Password string        // without Username, also set as the server's password

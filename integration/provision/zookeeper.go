@@ -61,11 +61,20 @@ func zookeeperConfig(host string, port int, dir string, extra []string) string {
 // configuration. It keeps its data over a restart, and ends with the test.
 func NewZooKeeper(t testing.TB, flavour string, config ...string) *Server {
 	t.Helper()
+	return NewZooKeeperLogging(t, flavour, "", config...)
+}
+
+// NewZooKeeperLogging is [NewZooKeeper] with the log of transactions in that folder of this machine.
+func NewZooKeeperLogging(t testing.TB, flavour, folder string, config ...string) *Server {
+	t.Helper()
+	if folder != "" {
+		config = append(config, "dataLogDir="+folder)
+	}
 	k, ok := zookeeperKinds[flavour]
 	if !ok {
 		t.Fatalf("provision: flavour %q: want %q, %q or %q", flavour, ZooKeeper38, ZooKeeper39, AnyZooKeeper)
 	}
-	s, err := startZooKeeper(k, t.TempDir(), config)
+	s, err := startZooKeeper(k, t.TempDir(), folder, config)
 	if err != nil {
 		unavailable(t, k, err)
 	}
@@ -74,7 +83,7 @@ func NewZooKeeper(t testing.TB, flavour string, config ...string) *Server {
 	return s
 }
 
-func startZooKeeper(k kind, dir string, config []string) (*Server, error) {
+func startZooKeeper(k kind, dir, folder string, config []string) (*Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), pullTimeout+2*startTimeout)
 	defer cancel()
 	// A container reads its configuration from a copy of a file.
@@ -83,7 +92,7 @@ func startZooKeeper(k kind, dir string, config []string) (*Server, error) {
 		return nil, err
 	}
 	k.args = func(string, int, string, Options) []string { return []string{"zkServer.sh", "start-foreground", file} }
-	o := Options{Files: []string{file}}
+	o := Options{Files: []string{file}, Folder: folder}
 	var tried []error
 	for _, way := range []func() (*Server, error){
 		func() (*Server, error) { return startPresentImage(ctx, k, o) },

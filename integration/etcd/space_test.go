@@ -1,0 +1,229 @@
+package etcd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+)
+
+// TestSpaceQuota fills the database to its quota. The servers then refuse whatever
+// puts a key or makes a lease, and keep leases alive and delete as before.
+func TestSpaceQuota(t *testing.T) {
+	t.Parallel()
+	for _, flavour := range provision.EtcdFlavours() {
+		t.Run(flavour, func(t *testing.T) {
+			t.Parallel()
+			s := provision.NewEtcd(t, flavour, provision.Options{Args: []string{"--quota-backend-bytes", "2097152"}})
+			testSpaceQuota(t, s)
+		})
+	}
+}
+
+func testSpaceQuota(t *testing.T, s *provision.Server) {
+	const ttl = 5 * time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	adm := adminOf(t, s.Addr())
+	b, err := suite.Open(ctx, s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := lock.New(b, lock.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+
+	held, err := c.Mutex("k").Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := rawRequest("raw", ttl)
+	g, err := b.TryAcquire(ctx, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, waits := waitFor(ctx, b, "k", ttl)
+	<-waits
+	// a holder one of whose requests had no answer, and one who waits for it
+	faulty, p := behindProxy(t, s, "")
+	req := rawRequest("unanswered", ttl)
+	dropped := p.DropReply(func(request []byte) bool { return bytes.Contains(request, []byte(req.Owner)) })
+	unanswered, err := faulty.TryAcquire(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-dropped:
+	default:
+		t.Fatal("no reply was lost")
+	}
+	after, waits := waitFor(ctx, b, "unanswered", ttl)
+	<-waits
+
+	fill(ctx, t, adm)
+	for _, ttl := range []time.Duration{ttl, 7 * time.Minute} { // of the lease that is there, and of one that is not
+		for name, call := range map[string]func(lock.Mutex) (*lock.Lease, error){
+			"Lock":    func(m lock.Mutex) (*lock.Lease, error) { return m.Lock(ctx) },
+			"TryLock": func(m lock.Mutex) (*lock.Lease, error) { return m.TryLock(ctx) },
+		} {
+			l, err := call(c.Mutex("other", lock.WithTTL(ttl)))
+			switch {
+			case err == nil:
+				t.Errorf("%s with TTL %v: granted without space: %v", name, ttl, l.Unlock(ctx))
+			case !strings.Contains(err.Error(), "space exceeded"), errors.Is(err, context.DeadlineExceeded),
+				errors.Is(err, lock.ErrUncertain), errors.Is(err, lock.ErrLocked):
+				t.Errorf("%s with TTL %v: want an error at once that names the cause, got %v", name, ttl, err)
+			}
+		}
+	}
+	for until := g.Until(); !g.Until().After(until); { // a lease that was just kept alive is not again
+		if err := g.Renew(ctx, ttl); err != nil {
+			t.Fatalf("renew: %v", err)
+		}
+	}
+	if err := g.Renew(ctx, 2*ttl); err == nil || errors.Is(err, backend.ErrLost) || !strings.Contains(err.Error(), "space exceeded") {
+		t.Errorf("renew to what takes another lease: want an error that names the cause and is no loss, got %v", err)
+	}
+	if err := g.Renew(ctx, ttl); err != nil {
+		t.Errorf("renew after that: %v", err)
+	}
+	if err := g.Release(ctx); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	select {
+	case <-next:
+		t.Fatal("granted while it is held")
+	case <-after:
+		t.Fatal("granted while it is held")
+	default:
+	}
+	before, _ := held.Token()
+	if err := held.Unlock(ctx); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	second := granted(t, "the one who waited", next)
+	if second.Token() <= before {
+		t.Errorf("token %d after %d", second.Token(), before)
+	}
+	if err := unanswered.Release(ctx); err != nil {
+		t.Errorf("release of one whose request had no answer: %v", err)
+	}
+	third := granted(t, "the one who waited for that", after)
+	for _, g := range []backend.Grant{second, third} {
+		if err := g.Release(ctx); err != nil {
+			t.Errorf("release: %v", err)
+		}
+	}
+	if left := keys(ctx, t, adm); len(left) > 0 {
+		t.Errorf("left without space: %q", left)
+	}
+
+	makeSpace(ctx, t, adm, s.Addr())
+	l, err := c.Mutex("k").Lock(ctx)
+	if err != nil {
+		t.Fatalf("with space again: %v", err)
+	}
+	if token, _ := l.Token(); token <= second.Token() {
+		t.Errorf("token %d after %d", token, second.Token())
+	}
+	if err := l.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	// the request that had no answer might still come
+	if err := eventually(func() error {
+		left := keys(ctx, t, adm)
+		if len(left) == 1 && strings.Contains(left[0], "/%x/") && strings.HasSuffix(left[0], req.Owner) {
+			return nil
+		}
+		return fmt.Errorf("left: %q, want one tombstone", left)
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitFor acquires a key, and closes waits when it is in the queue.
+func waitFor(ctx context.Context, b backend.Backend, key string, ttl time.Duration) (<-chan backend.Grant, <-chan struct{}) {
+	got, waits := make(chan backend.Grant, 1), make(chan struct{})
+	req := rawRequest(key, ttl)
+	req.OnWait = func(*backend.LockedError) { close(waits) }
+	go func() {
+		defer close(got)
+		if g, err := b.(backend.Waiter).Acquire(ctx, req); err == nil {
+			got <- g
+		}
+	}()
+	return got, waits
+}
+
+func granted(t *testing.T, who string, got <-chan backend.Grant) backend.Grant {
+	t.Helper()
+	select {
+	case g := <-got:
+		if g != nil {
+			return g
+		}
+		t.Fatalf("%s was not granted it", who)
+	case <-time.After(patience):
+		t.Fatalf("%s was not granted it in %v", who, patience)
+	}
+	return nil
+}
+
+func fill(ctx context.Context, t *testing.T, adm *clientv3.Client) {
+	t.Helper()
+	for err := error(nil); !errors.Is(err, rpctypes.ErrNoSpace); {
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = adm.Put(ctx, "filler", strings.Repeat("x", 128<<10))
+	}
+	if r, err := adm.AlarmList(ctx); err != nil || len(r.Alarms) == 0 {
+		t.Fatalf("no alarm: %v, %v", r, err)
+	}
+}
+
+// makeSpace does what the manual of etcd says.
+func makeSpace(ctx context.Context, t *testing.T, adm *clientv3.Client, addr string) {
+	t.Helper()
+	d, err := adm.Delete(ctx, "filler")
+	if err == nil {
+		_, err = adm.Compact(ctx, d.Header.Revision, clientv3.WithCompactPhysical())
+	}
+	if err == nil {
+		_, err = adm.Defragment(ctx, addr)
+	}
+	if err == nil {
+		_, err = adm.AlarmDisarm(ctx, &clientv3.AlarmMember{}) // all
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keys are all that the servers have, without the filler.
+func keys(ctx context.Context, t *testing.T, adm *clientv3.Client) (all []string) {
+	t.Helper()
+	r, err := adm.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		if k := string(kv.Key); k != "filler" {
+			all = append(all, k)
+		}
+	}
+	return all
+}
