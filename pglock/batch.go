@@ -25,9 +25,15 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	for i, r := range renewals {
 		all[i] = renewal{r.Grant.(*grant), r.TTL, &errs[i]}
 	}
+	alone := b.renewMany(ctx, all)
 	var wg sync.WaitGroup
-	for _, r := range b.renewMany(ctx, all) { // as many at once as the pool has connections
-		wg.Go(func() { *r.err = r.g.Renew(ctx, r.ttl) })
+	at := make(chan struct{}, b.pool.Stat().MaxConns()) // more would only wait for a connection
+	for _, r := range alone {
+		at <- struct{}{}
+		wg.Go(func() {
+			*r.err = r.g.Renew(ctx, r.ttl)
+			<-at
+		})
 	}
 	wg.Wait()
 	return errs

@@ -25,13 +25,16 @@ func batchOf(t testing.TB, b *pglock.Backend, prefix string, n int, ttl time.Dur
 	t.Helper()
 	all := make([]backend.Renewal, n)
 	var wg sync.WaitGroup
-	for i := range all {
+	for w := range 4 {
 		wg.Go(func() {
-			g, err := b.TryAcquire(t.Context(), request(fmt.Sprintf("%s%03d", prefix, i), time.Minute))
-			if err != nil {
-				t.Error(err)
+			for i := w; i < n; i += 4 {
+				g, err := b.TryAcquire(t.Context(), request(fmt.Sprintf("%s%03d", prefix, i), time.Minute))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				all[i] = backend.Renewal{Grant: g, TTL: ttl}
 			}
-			all[i] = backend.Renewal{Grant: g, TTL: ttl}
 		})
 	}
 	wg.Wait()
@@ -76,7 +79,7 @@ func TestRenewBatch(t *testing.T) {
 		for j, listen := range []string{"true", "false"} { // false: nothing is prepared
 			t.Run(fmt.Sprintf("%s, listen=%s", level, listen), func(t *testing.T) {
 				setLevel(t.Context(), t, admin, level)
-				b, other, prefix := open(t, pgtest.With(s, nil, "listen", listen)), open(t, pgtest.With(s, nil)), fmt.Sprintf("b%d%d-", i, j)
+				b, other, prefix := open(t, pgtest.With(s, nil, "timeout", "1m", "listen", listen)), open(t, pgtest.With(s, nil, "timeout", "1m")), fmt.Sprintf("b%d%d-", i, j)
 				all := batchOf(t, b, prefix, 300, time.Hour)
 				lost := map[int]bool{}
 				for i := range all {
@@ -291,7 +294,7 @@ func TestBatchesAmongOthers(t *testing.T) {
 func TestBatchWithoutAnswer(t *testing.T) {
 	s, admin := server(t)
 	p := provision.NewProxy(t, s.Addr())
-	b := open(t, strings.Replace(pgtest.With(s, nil, "application_name", "victim"), s.Addr(), p.Addr(), 1))
+	b := open(t, strings.Replace(pgtest.With(s, nil, "timeout", "1m", "application_name", "victim"), s.Addr(), p.Addr(), 1))
 	for _, how := range []string{"killed", "cut", "executed"} {
 		t.Run(how, func(t *testing.T) {
 			all := batchOf(t, b, how, 40, time.Hour)
