@@ -38,12 +38,13 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend   = (*Backend)(nil)
-	_ backend.Waiter    = (*Backend)(nil)
-	_ backend.Inspector = (*Backend)(nil)
-	_ backend.Lister    = (*Backend)(nil)
-	_ backend.Breaker   = (*Backend)(nil)
-	_ backend.Pinger    = (*Backend)(nil)
+	_ backend.Backend      = (*Backend)(nil)
+	_ backend.Waiter       = (*Backend)(nil)
+	_ backend.BatchRenewer = (*Backend)(nil)
+	_ backend.Inspector    = (*Backend)(nil)
+	_ backend.Lister       = (*Backend)(nil)
+	_ backend.Breaker      = (*Backend)(nil)
+	_ backend.Pinger       = (*Backend)(nil)
 )
 
 // bellSize is how many connections of a pool of our own have names, and how many wait

@@ -31,7 +31,8 @@
 //
 // Each name has one row, which is never deleted, since the fencing token lives in
 // it. All changes are single statements on one row by primary key, in autocommit:
-// they cannot deadlock, and mean the same at every isolation level. The row has
+// they cannot deadlock, and mean the same at every isolation level. Renewals that are
+// due at once are one statement, which waits for no row. The row has
 // the holder, its expiry on the server's clock, and the queue of those who wait.
 // Whoever releases writes the next holder in the same statement, with a lease of
 // at most 3 s, which the new holder renews. Tokens are the server's time in

@@ -40,10 +40,14 @@ func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
 		g.ring()
 		return g.lost("is")
 	}
-	g.mu.Lock()
-	g.until = sent.Add(ttl)
-	g.mu.Unlock()
+	g.renewed(sent, ttl)
 	return nil
+}
+
+func (g *grant) renewed(sent time.Time, ttl time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.until = sent.Add(ttl)
 }
 
 // Keep implements backend.Keeper.
@@ -57,9 +61,7 @@ func (g *grant) Keep(ctx context.Context, d time.Duration) error {
 	if n == 0 {
 		return g.lost("is")
 	}
-	g.mu.Lock()
-	g.until = sent.Add(d)
-	g.mu.Unlock()
+	g.renewed(sent, d)
 	return nil
 }
 

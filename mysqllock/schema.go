@@ -29,7 +29,7 @@ func Schema(name string) (string, error) {
 
 func (t table) schema() string {
 	// The primary key is the only index, and rows are never deleted in operation:
-	// so statements lock one row each, and never wait for each other in a circle.
+	// so statements lock one row each, or wait for none: never for each other in a circle.
 	return fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
   name       VARBINARY(%d) NOT NULL PRIMARY KEY,
   token      BIGINT UNSIGNED NOT NULL,

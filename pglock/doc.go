@@ -31,9 +31,9 @@
 // # Guarantees
 //
 // At most one holder of a key as long as the server keeps what it committed. Each
-// operation is one statement, so one round trip; no session and no transaction
-// is kept open for a lock, so any connection may end at any time. Waiters are
-// served in the order of their arrival. Whoever unlocks makes the next waiter the
+// operation is one statement, so one round trip, and so are many renewals that are due
+// at once; no session and no transaction is kept open for a lock, so any connection may
+// end at any time. Waiters are served in the order of their arrival. Whoever unlocks makes the next waiter the
 // holder in the same statement, and tells its process by NOTIFY. Only the server's
 // clock decides. Grants, renewals, breaks and hand-overs are committed to disk even where
 // synchronous_commit is off by default; places in the queue and releases to nobody

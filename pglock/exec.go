@@ -22,6 +22,9 @@ func (b *Backend) query(ctx context.Context, reset func(), scan func(pgx.Rows) e
 	return b.queryFor(ctx, 0, reset, scan, sql, args...)
 }
 
+// noPatience: what the server undoes is not sent again.
+const noPatience time.Duration = -1
+
 // queryFor is query for who has more time than the timeout: with patience what the
 // server undoes is sent again for that long, with all of the timeout for each answer.
 // At an isolation level that aborts what another overtook one of those that meet on
@@ -48,7 +51,7 @@ func (b *Backend) queryFor(ctx context.Context, patience time.Duration, reset fu
 				b.listener.yield()
 			}
 			pause = 5 * time.Millisecond // one of the pool's may be free soon
-		} else if !conflict(err) || patience > 0 && time.Since(begun) >= patience {
+		} else if !conflict(err) || patience != 0 && time.Since(begun) >= patience {
 			break
 		} else if patience > 0 {
 			if b.life.Err() != nil {

@@ -43,10 +43,14 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly bool) erro
 		g.a.drop()
 		return g.lost()
 	}
-	g.mu.Lock()
-	g.until = sent.Add(ttl)
-	g.mu.Unlock()
+	g.renewed(sent, ttl)
 	return nil
+}
+
+func (g *grant) renewed(sent time.Time, ttl time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.until = sent.Add(ttl)
 }
 
 // Release is one round trip.

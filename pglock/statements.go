@@ -36,6 +36,8 @@ var (
 	sqlBreak string
 	//go:embed sql/renew.sql
 	sqlRenew string
+	//go:embed sql/renew_many.sql
+	sqlRenewMany string
 	//go:embed sql/inspect.sql
 	sqlInspect string
 	//go:embed sql/guard.sql
@@ -89,8 +91,8 @@ func statement(text, table string) string {
 
 // statements for one table.
 type statements struct {
-	table                                                                 string // quoted
-	acquire, release, abandon, breakLock, renew, inspect, guard, sweepOld string
+	table                                                                            string // quoted
+	acquire, release, abandon, breakLock, renew, renewMany, inspect, guard, sweepOld string
 }
 
 func newStatements(table string) (statements, error) {
@@ -100,8 +102,8 @@ func newStatements(table string) (statements, error) {
 	}
 	return statements{
 		table: q, acquire: statement(sqlAcquire, q), release: statement(sqlRelease, q), abandon: statement(sqlAbandon, q),
-		breakLock: statement(sqlBreak, q), renew: statement(sqlRenew, q), inspect: statement(sqlInspect, q),
-		guard: statement(sqlGuard, q), sweepOld: statement(sqlSweep, q),
+		breakLock: statement(sqlBreak, q), renew: statement(sqlRenew, q), renewMany: statement(sqlRenewMany, q),
+		inspect: statement(sqlInspect, q), guard: statement(sqlGuard, q), sweepOld: statement(sqlSweep, q),
 	}, nil
 }
 

@@ -1,0 +1,159 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// rows is a scripted server: it knows which grants it has and which of them are
+// locked, and executes renewals.
+type rows struct {
+	mu         sync.Mutex
+	has        map[string]bool // owners, as they stand in statements
+	locked     map[string]bool
+	back       int   // so many batches are taken back
+	failed     error // each batch
+	statements []int // of how many rows
+}
+
+func (r *rows) Connect(context.Context) (driver.Conn, error) { return conn{rows: r}, nil }
+func (r *rows) Driver() driver.Driver                        { return nil }
+
+type conn struct {
+	driver.Conn
+	rows *rows
+}
+
+func (c conn) Close() error { return nil }
+
+func (c conn) ExecContext(_ context.Context, q string, _ []driver.NamedValue) (driver.Result, error) {
+	time.Sleep(100 * time.Millisecond)
+	r := c.rows
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := !strings.Contains(q, "SKIP LOCKED")
+	asked, found := 0, 0
+	where, _, _ := strings.Cut(q, "m STRAIGHT_JOIN")
+	for owner, has := range r.has {
+		if strings.Contains(where, owner) {
+			asked++
+			if has && (one || !r.locked[owner]) {
+				found++
+			}
+		}
+	}
+	r.statements = append(r.statements, asked)
+	switch {
+	case one:
+	case r.back > 0:
+		r.back--
+		return nil, &mysql.MySQLError{Number: errDeadlock}
+	case r.failed != nil:
+		return nil, r.failed
+	}
+	return driver.RowsAffected(found), nil
+}
+
+// TestBatch: as the server does not say which rows it found, a batch of which some are
+// missing is divided, and in the end each for itself.
+func TestBatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		of           int
+		lost, locked []int
+		back         int
+		failed       error
+		says         string
+		most         int // statements
+	}{
+		"nothing":                 {},
+		"one":                     {of: 1, most: 1},
+		"all":                     {of: 256, most: 1},
+		"more than fit":           {of: 300, most: 2},
+		"one lost":                {of: 256, lost: []int{7}, most: 20},
+		"one locked":              {of: 256, locked: []int{255}, most: 20},
+		"some of each":            {of: 256, lost: []int{0, 100}, locked: []int{101, 230}, most: 70},
+		"many lost":               {of: 64, lost: []int{1, 3, 5, 7, 9, 11, 13, 15, 17}, most: 65},
+		"all lost":                {of: 3, lost: []int{0, 1, 2}, most: 4},
+		"taken back":              {of: 256, back: 1, most: 3},
+		"taken back, again":       {of: 4, back: 3, most: 7},
+		"failed":                  {of: 20, failed: &mysql.MySQLError{Number: errReadOnly}, says: "primary", most: 1},
+		"a server without it":     {of: 3, failed: &mysql.MySQLError{Number: errSyntax}, most: 4},
+		"a server that waits":     {of: 3, failed: &mysql.MySQLError{Number: errLockWait}, most: 4},
+		"cut":                     {of: 20, failed: errors.New("connection reset"), says: backend.ErrUncertain.Error(), most: 1},
+		"a session that is ended": {of: 20, failed: &mysql.MySQLError{Number: errKilled}, says: backend.ErrUncertain.Error(), most: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &rows{has: map[string]bool{}, locked: map[string]bool{}, back: c.back, failed: c.failed}
+				b := &Backend{db: sql.OpenDB(r), opt: defaults(), table: table{name: "t"}, looking: make(chan struct{}, 4)}
+				b.life, b.end = context.WithCancel(t.Context())
+				defer b.db.Close()
+				var all []backend.Renewal
+				for i := range c.of {
+					r.has[lit(ownerOf(i))] = true
+					g := &grant{b: b, req: backend.Request{Key: fmt.Sprint("k", i), Owner: ownerOf(i)}}
+					all = append(all, backend.Renewal{Grant: g, TTL: time.Duration(i+1) * time.Minute})
+				}
+				lost := map[int]bool{}
+				for _, i := range c.lost {
+					lost[i], r.has[lit(ownerOf(i))] = true, false
+				}
+				for _, i := range c.locked {
+					r.locked[lit(ownerOf(i))] = true
+				}
+				begun := time.Now()
+				for i, err := range b.RenewBatch(t.Context(), all) {
+					until := all[i].Grant.Until().Sub(begun)
+					switch {
+					case c.says != "":
+						if err == nil || !strings.Contains(err.Error(), c.says) || !all[i].Grant.Until().IsZero() {
+							t.Errorf("%d: want an error that says %q, got %v, certain for %v", i, c.says, err, until)
+						}
+					case lost[i]:
+						if !errors.Is(err, backend.ErrLost) {
+							t.Errorf("%d: want ErrLost, got %v", i, err)
+						}
+					default:
+						// from before the last statement, which took 100 ms
+						if most := all[i].TTL + time.Since(begun) - 100*time.Millisecond; err != nil || until < all[i].TTL || until > most {
+							t.Errorf("%d: want it renewed for %v from the request on, got %v, %v", i, all[i].TTL, until, err)
+						}
+					}
+				}
+				if n := len(r.statements); n > c.most || c.of > 0 && n == 0 {
+					t.Errorf("want at most %d statements, got %d, of %v", c.most, n, r.statements)
+				}
+			})
+		})
+	}
+}
+
+// TestBatchStatement: what is asked of the server is that of each.
+func TestBatchStatement(t *testing.T) {
+	b := &Backend{opt: defaults(), table: table{name: "t"}}
+	q := b.renewAll([]renewal{
+		{g: &grant{b: b, req: backend.Request{Key: "a", Owner: ownerOf(1)}}, ttl: time.Second},
+		{g: &grant{b: b, req: backend.Request{Key: "b", Owner: ownerOf(2)}}, ttl: time.Minute},
+	})
+	for _, want := range []string{
+		"(" + lit("lock:a") + "," + lit(ownerOf(1)) + "),(" + lit("lock:b") + "," + lit(ownerOf(2)) + ")",
+		"WHEN " + lit(ownerOf(1)) + " THEN 1000000 WHEN " + lit(ownerOf(2)) + " THEN 60000000 END",
+		"LIMIT 2 FOR UPDATE SKIP LOCKED",
+	} {
+		if !strings.Contains(q, want) {
+			t.Errorf("want %q in %s", want, q)
+		}
+	}
+}
