@@ -21,6 +21,8 @@ type Client struct {
 	cfg  clientConfig
 	seq  uint64 // in the order in which the clients of this process were made
 
+	renewals *renewals // nil: each lease is renewed by itself
+
 	ctx  context.Context // ends when Close begins, with ErrClosed
 	stop context.CancelCauseFunc
 	work context.Context // ends when Close gives up waiting for what is under way
@@ -94,6 +96,7 @@ func New(b backend.Backend, opts ...Option) (*Client, error) {
 	if err := c.cfg.mutex.validate(c.caps); err != nil {
 		return nil, c.wrap("open", "", err)
 	}
+	c.renewals = newRenewals(c)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.work, c.kill = context.WithCancel(context.Background())
 	if n, ok := b.(backend.Notifier); ok {
