@@ -33,6 +33,7 @@ type renewals struct {
 	b      backend.BatchRenewer
 
 	mu      sync.Mutex
+	off     bool          // the backend cannot, as it is deployed
 	alone   int           // under way by themselves
 	batches int           // under way
 	queue   list.List     // of *member
@@ -69,8 +70,12 @@ func newRenewals(c *Client) *renewals {
 // which. The caller must be noted with client.begin, and ctx must have a deadline.
 func (r *renewals) renew(ctx context.Context, g backend.Grant, ttl time.Duration, alone bool) (together bool, err error) {
 	if m := r.enter(ctx, g, ttl, alone); m != nil {
-		if answered, err := r.wait(m); answered {
+		answered, err := r.wait(m)
+		if answered && !errors.Is(err, errors.ErrUnsupported) {
 			return true, err
+		}
+		if answered {
+			r.never()
 		}
 	}
 	sent, returned := time.Now(), false
@@ -84,7 +89,7 @@ func (r *renewals) renew(ctx context.Context, g backend.Grant, ttl time.Duration
 func (r *renewals) enter(ctx context.Context, g backend.Grant, ttl time.Duration, alone bool) *member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if alone || r.alone+r.batches < aloneAtMost && r.queue.Len() == 0 {
+	if alone || r.off || r.alone+r.batches < aloneAtMost && r.queue.Len() == 0 {
 		r.alone++
 		return nil
 	}
@@ -92,6 +97,14 @@ func (r *renewals) enter(ctx context.Context, g backend.Grant, ttl time.Duration
 	m.at = r.queue.PushBack(m)
 	r.sendLocked(batchAtMost)
 	return m
+}
+
+// never lets every renewal go out by itself from now on, the caller's to begin with.
+func (r *renewals) never() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.off = true
+	r.alone++
 }
 
 // wait returns the answer of the member's batch or the end of its context, or false

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -298,4 +299,38 @@ func TestBatchesOfABrokenDriver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A backend that cannot, as it is deployed, is asked no more.
+func TestBatchesThatAreUnsupported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &batcher{fake: newFake()}
+		b.answer = func(errs []error) []error {
+			return slices.Repeat([]error{fmt.Errorf("a cluster: %w", errors.ErrUnsupported)}, len(errs))
+		}
+		alone := slow(20 * time.Millisecond)
+		b.spoil = func(ctx context.Context, op string, n int) (error, bool) {
+			if op == "batch" {
+				return nil, false
+			}
+			return alone(ctx, op, n)
+		}
+		c := newClient(t, b, lock.WithTTL(ttl), lock.WithObserver(&lock.Observer{
+			RenewFailed: func(_ context.Context, e lock.Event) { t.Errorf("a renewal failed: %v", e.Err) },
+		}))
+		start := time.Now()
+		held := lockMany(t, c, 1000)
+		time.Sleep(ttl / 2)
+		for _, l := range held {
+			if l.Expires().Sub(start) < ttl {
+				t.Fatalf("%s was not renewed", l.Name())
+			}
+		}
+		n := b.count("batch")
+		time.Sleep(3 * ttl)
+		wantHeld(t, held...)
+		if b.count("batch") != n {
+			t.Fatal("it was asked again")
+		}
+	})
 }
