@@ -22,9 +22,11 @@ const (
 	batchesAtMost = 4   // under way
 	// batchTimeout frees the place of a batch that hangs. Its members may give up sooner.
 	batchTimeout = 10 * time.Second
-	// patience is for how long a queue that does not move is waited in: past it a renewal
-	// goes out by itself, so that requests which hang delay no other for longer.
-	patience = 50 * time.Millisecond
+	// patience is for how long a queue that does not move is waited in. Past it renewals go
+	// out by themselves, some at a time: requests that hang delay no other for longer,
+	// and a service that is merely slow is not overrun.
+	patience      = 50 * time.Millisecond
+	overdueAtOnce = 64
 )
 
 // renewals is the gate of one client.
@@ -37,6 +39,7 @@ type renewals struct {
 	alone   int           // under way by themselves
 	batches int           // under way
 	queue   list.List     // of *member
+	overdue *time.Timer   // while the queue is not empty: looks whether it has moved
 	moved   time.Time     // when a batch was last taken from the queue
 	pace    time.Duration // what the last request took that was answered
 }
@@ -45,6 +48,7 @@ type renewals struct {
 type member struct {
 	backend.Renewal
 	ctx    context.Context
+	queued time.Time
 	answer chan error    // has room for the only one
 	at     *list.Element // in the queue; nil once it has left it
 	in     *batch        // nil until it is in one
@@ -70,12 +74,11 @@ func newRenewals(c *Client) *renewals {
 // which. The caller must be noted with client.begin, and ctx must have a deadline.
 func (r *renewals) renew(ctx context.Context, g backend.Grant, ttl time.Duration, alone bool) (together bool, err error) {
 	if m := r.enter(ctx, g, ttl, alone); m != nil {
-		answered, err := r.wait(m)
-		if answered && !errors.Is(err, errors.ErrUnsupported) {
-			return true, err
-		}
-		if answered {
+		err := r.wait(m)
+		if errors.Is(err, errors.ErrUnsupported) {
 			r.never()
+		} else if err != errAlone { //nolint:errorlint // the very value
+			return true, err
 		}
 	}
 	sent, returned := time.Now(), false
@@ -93,9 +96,10 @@ func (r *renewals) enter(ctx context.Context, g backend.Grant, ttl time.Duration
 		r.alone++
 		return nil
 	}
-	m := &member{Renewal: backend.Renewal{Grant: g, TTL: ttl}, ctx: ctx, answer: make(chan error, 1)}
+	m := &member{Renewal: backend.Renewal{Grant: g, TTL: ttl}, ctx: ctx, queued: time.Now(), answer: make(chan error, 1)}
 	m.at = r.queue.PushBack(m)
 	r.sendLocked(batchAtMost)
+	r.lookLocked()
 	return m
 }
 
@@ -107,60 +111,100 @@ func (r *renewals) never() {
 	r.alone++
 }
 
-// wait returns the answer of the member's batch or the end of its context, or false
-// if the renewal is to go out by itself.
-func (r *renewals) wait(m *member) (answered bool, err error) {
-	queued := time.Now()
-	next := r.outOfPatience(m, queued)
-	if next <= 0 {
-		return false, nil
-	}
-	t := time.NewTimer(next)
-	defer t.Stop()
+// errAlone tells a member that it is to go out by itself, and counted so.
+var errAlone = errors.New("alone")
+
+// wait returns the answer of the member's batch, the end of its context, or errAlone:
+// at the latest when a quarter of its time has passed, which is an eighth of the trust
+// that it has left, or half of it if the queue moves.
+func (r *renewals) wait(m *member) error {
+	late := time.NewTimer(m.time() / 4)
+	defer late.Stop()
 	for {
 		select {
 		case err := <-m.answer:
-			return true, err
+			return err
 		case <-m.ctx.Done():
 			if r.giveUp(m) { // it may have been executed
-				return true, backend.Uncertain(contextError(m.ctx))
+				return backend.Uncertain(contextError(m.ctx))
 			}
-			return true, contextError(m.ctx)
-		case <-t.C:
-			if next = r.outOfPatience(m, queued); next <= 0 {
-				return false, nil
+			return contextError(m.ctx)
+		case <-late.C:
+			if again := r.late(m); again > 0 {
+				late.Reset(again)
 			}
-			t.Reset(next)
 		}
 	}
 }
 
-// outOfPatience takes a member out of the queue that has been there for too long: a
-// while since the queue last moved, and at any rate a quarter of its time, which is
-// an eighth of the trust that it has left. Else it returns when to ask again.
-func (r *renewals) outOfPatience(m *member, queued time.Time) time.Duration {
+// time is how long the member had when it came.
+func (m *member) time() time.Duration {
+	d, ok := m.ctx.Deadline()
+	if !ok {
+		return batchTimeout
+	}
+	return d.Sub(m.queued)
+}
+
+// late takes a member out of the queue that has been there for too long, or returns
+// when to ask again.
+func (r *renewals) late(m *member) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.at == nil {
-		return time.Hour // it is in a batch
+		return 0 // in a batch, or told to go
 	}
-	from := queued
-	if r.moved.After(from) {
-		from = r.moved
+	if again := time.Until(m.queued.Add(m.time() / 2)); again > 0 && time.Since(r.moved) < r.patienceLocked() {
+		return again
 	}
-	until := from.Add(max(patience, 2*r.pace))
-	if d, ok := m.ctx.Deadline(); ok {
-		if most := queued.Add(d.Sub(queued) / 4); most.Before(until) {
-			until = most
+	r.aloneLocked(m)
+	return 0
+}
+
+func (r *renewals) aloneLocked(m *member) {
+	r.queue.Remove(m.at)
+	m.at = nil
+	r.alone++
+	m.answer <- errAlone
+}
+
+// patienceLocked is longer for a service that has turned out to be far away.
+func (r *renewals) patienceLocked() time.Duration { return max(patience, 2*r.pace) }
+
+// lookLocked lets those out of a queue that has not moved for a while, as many as may
+// be under way, and looks again when the next is overdue.
+func (r *renewals) lookLocked() {
+	wait := r.patienceLocked()
+	for r.queue.Len() > 0 {
+		m := r.queue.Front().Value.(*member)
+		since := m.queued
+		if r.moved.After(since) {
+			since = r.moved
 		}
+		left := time.Until(since.Add(wait))
+		switch {
+		case left > 0:
+			wait = left
+		case r.alone < overdueAtOnce:
+			r.aloneLocked(m)
+			continue
+		}
+		if r.overdue == nil {
+			r.overdue = time.AfterFunc(wait, r.look)
+		} else {
+			r.overdue.Reset(wait)
+		}
+		return
 	}
-	left := time.Until(until)
-	if left <= 0 {
-		r.queue.Remove(m.at)
-		m.at = nil
-		r.alone++
+	if r.overdue != nil {
+		r.overdue.Stop()
 	}
-	return left
+}
+
+func (r *renewals) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lookLocked()
 }
 
 // giveUp takes out a member whose context has ended. It reports whether it was in a
@@ -173,8 +217,13 @@ func (r *renewals) giveUp(m *member) bool {
 		m.at = nil
 		return false
 	}
-	if m.in == nil {
-		return false // sendLocked has noticed
+	if m.in == nil { // told to go, or sendLocked has noticed
+		select {
+		case <-m.answer:
+			r.alone--
+		default:
+		}
+		return false
 	}
 	if m.in.waiting--; m.in.waiting == 0 {
 		m.in.cancel()
@@ -196,6 +245,7 @@ func (r *renewals) ended(b *batch, took time.Duration, answered bool) {
 		r.pace = took
 	}
 	r.sendLocked(1)
+	r.lookLocked()
 }
 
 // sendLocked sends what is queued if it is at least that many.

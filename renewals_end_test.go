@@ -33,11 +33,9 @@ func inBatch(t *testing.T) (b *batcher, c *lock.Client, batched, queued []*lock.
 		t.Fatalf("%d batches and %d renewals alone", n, b.count("renew"))
 	}
 	where := map[string]string{} // which is where is the scheduler's choice
-	b.mu.Lock()
-	for _, r := range b.last {
-		where[r.Grant.(*fakeGrant).req.Key] = "batch"
+	for _, name := range b.lastBatch() {
+		where[name] = "batch"
 	}
-	b.mu.Unlock()
 	b.fake.mu.Lock()
 	for _, name := range b.names {
 		where[name] = "alone"
@@ -77,8 +75,8 @@ func TestUnlockDuringABatch(t *testing.T) {
 		synctest.Wait()
 		wantErr(t, "an unlocked lease whose batch was answered", batched[0].Err(), lock.ErrReleased)
 		wantHeld(t, again)
-		if len(b.last) != 1 || b.last[0].Grant.(*fakeGrant).req.Key != queued[1].Name() {
-			t.Fatalf("%d renewals in the second batch, want that of the other one that had queued", len(b.last))
+		if names := b.lastBatch(); len(names) != 1 || names[0] != queued[1].Name() {
+			t.Fatalf("%v in the second batch, want the other one that had queued", names)
 		}
 		time.Sleep(ttl)
 		wantHeld(t, batched[1:]...)

@@ -24,6 +24,16 @@ type batcher struct {
 	last  []backend.Renewal // the last of them
 }
 
+// lastBatch returns the names in the last batch, as it was sent.
+func (b *batcher) lastBatch() (names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.last {
+		names = append(names, r.Grant.(*fakeGrant).req.Key)
+	}
+	return names
+}
+
 func (b *batcher) RenewBatch(ctx context.Context, all []backend.Renewal) []error {
 	b.mu.Lock()
 	b.sizes, b.last = append(b.sizes, len(all)), all
