@@ -2,6 +2,8 @@ package lock_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,4 +185,31 @@ func TestMembersGiveUpABatch(t *testing.T) {
 		}
 		wantHeld(t, held...)
 	})
+}
+
+// Whatever the service takes for each request, no renewal waits in vain.
+func TestNoRenewalIsForgotten(t *testing.T) {
+	for _, most := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &batcher{fake: newFake()}
+			b.spoil = func(ctx context.Context, op string, n int) (error, bool) {
+				return slow(rand.N(most))(ctx, op, n)
+			}
+			c := newClient(t, b, lock.WithTTL(ttl), lock.WithObserver(&lock.Observer{
+				RenewFailed: func(_ context.Context, e lock.Event) { t.Errorf("%v at most: %v", most, e.Err) },
+			}))
+			var held []*lock.Lease
+			for i := range 300 {
+				held = append(held, mustLock(t, c.Mutex(fmt.Sprint("k", i))))
+				if i%10 == 0 {
+					time.Sleep(rand.N(10 * time.Millisecond))
+				}
+			}
+			time.Sleep(6 * ttl)
+			wantHeld(t, held...)
+			if b.count("batch") == 0 {
+				t.Errorf("%v at most: no batch", most)
+			}
+		})
+	}
 }
