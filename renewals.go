@@ -125,6 +125,11 @@ func (r *renewals) wait(m *member) error {
 		case err := <-m.answer:
 			return err
 		case <-m.ctx.Done():
+			select {
+			case err := <-m.answer: // in time, which a busy process notices late
+				return err
+			default:
+			}
 			if r.giveUp(m) { // it may have been executed
 				return backend.Uncertain(contextError(m.ctx))
 			}
