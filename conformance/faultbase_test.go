@@ -33,7 +33,7 @@ type wrap struct {
 type together struct{ *wrap }
 
 func (w together) RenewBatch(ctx context.Context, all []backend.Renewal) []error {
-	answer := w.wrap.together(all)
+	answer := w.together(all)
 	errs := make([]error, len(all))
 	for i, r := range all {
 		errs[i] = r.Grant.Renew(ctx, r.TTL)
