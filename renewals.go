@@ -26,7 +26,7 @@ const (
 	// out by themselves, some at a time: requests that hang delay no other for longer,
 	// and a service that is merely slow is not overrun.
 	patience      = 50 * time.Millisecond
-	overdueAtOnce = 64
+	overdueAtOnce = 16
 )
 
 // renewals is the gate of one client.
