@@ -25,6 +25,8 @@ type Client struct {
 	tryAcquire, acquire func(context.Context, backend.Request) (backend.Grant, error)
 	handOff             *handOff // nil without local hand-off
 
+	renewals *renewals // nil: each lease is renewed by itself
+
 	ctx  context.Context // ends when Close begins, with ErrClosed
 	stop context.CancelCauseFunc
 	work context.Context // ends when Close gives up waiting for what is under way
@@ -114,6 +116,7 @@ func New(b backend.Backend, opts ...Option) (*Client, error) {
 	if err := c.cfg.mutex.validate(c.caps); err != nil {
 		return nil, c.wrap("open", "", err)
 	}
+	c.renewals = newRenewals(c)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.work, c.kill = context.WithCancel(context.Background())
 	if n, ok := b.(backend.Notifier); ok {

@@ -20,3 +20,11 @@ func NextTick(now, last time.Time, interval, offset time.Duration) time.Time {
 
 // Margin exposes the margin of the trust rule.
 func Margin(ttl time.Duration) time.Duration { return margin(ttl) }
+
+// What a gate of renewals does at most.
+const (
+	AloneAtMost   = aloneAtMost
+	BatchAtMost   = batchAtMost
+	BatchesAtMost = batchesAtMost
+	Patience      = patience
+)

@@ -20,6 +20,7 @@ type fake struct {
 
 	calls map[string]int // by operation
 	times []time.Time    // of renewals, as they were sent
+	names []string       // of their keys
 
 	// spoil, if set, decides an operation's fate: the error is returned to the
 	// client, executed tells whether the service did it all the same.
@@ -160,19 +161,22 @@ func (g *fakeGrant) Until() time.Time { return g.until }
 
 func (g *fakeGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.f.mu.Lock()
-	g.f.times = append(g.f.times, time.Now())
+	g.f.times, g.f.names = append(g.f.times, time.Now()), append(g.f.names, g.req.Key)
 	g.f.mu.Unlock()
-	return g.f.do(ctx, "renew", func() error {
-		e := g.f.live(g.req.Key)
-		if e == nil || e.owner != g.req.Owner {
-			return backend.ErrLost
-		}
-		if expires := time.Now().Add(ttl); expires.After(e.expires) { // a renewal never shortens
-			e.expires = expires
-		}
-		g.until = time.Time{}
-		return nil
-	})
+	return g.f.do(ctx, "renew", func() error { return g.extend(ttl) })
+}
+
+// extend is what the service does at a renewal.
+func (g *fakeGrant) extend(ttl time.Duration) error {
+	e := g.f.live(g.req.Key)
+	if e == nil || e.owner != g.req.Owner {
+		return backend.ErrLost
+	}
+	if expires := time.Now().Add(ttl); expires.After(e.expires) { // a renewal never shortens
+		e.expires = expires
+	}
+	g.until = time.Time{}
+	return nil
 }
 
 func (g *fakeGrant) Release(ctx context.Context) error {

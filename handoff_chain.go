@@ -162,10 +162,22 @@ func (l *loan) Until() time.Time {
 
 // Renew renews the chain's grant. One that is renewed to another TTL is not passed on.
 func (l *loan) Renew(ctx context.Context, ttl time.Duration) error {
-	return l.renew(ctx, ttl, ttl == l.ch.ln.ttl, l.ch.grant.Renew)
+	return l.renewBy(ctx, ttl, func(g backend.Grant) error { return g.Renew(ctx, ttl) })
 }
 
-func (l *loan) renew(ctx context.Context, ttl time.Duration, passable bool, send func(context.Context, time.Duration) error) error {
+func (l *loan) renewBy(ctx context.Context, ttl time.Duration, send func(backend.Grant) error) error {
+	return l.renew(ctx, ttl, ttl == l.ch.ln.ttl, send)
+}
+
+// renewBy renews g by what the backend gave: in a loan that is the chain's grant.
+func renewBy(ctx context.Context, g backend.Grant, ttl time.Duration, send func(backend.Grant) error) error {
+	if l := loanOf(g); l != nil {
+		return l.renewBy(ctx, ttl, send)
+	}
+	return send(g)
+}
+
+func (l *loan) renew(ctx context.Context, ttl time.Duration, passable bool, send func(backend.Grant) error) error {
 	ch := l.ch
 	select {
 	case ch.turn <- struct{}{}:
@@ -184,7 +196,7 @@ func (l *loan) renew(ctx context.Context, ttl time.Duration, passable bool, send
 		return fmt.Errorf("%w: passed on", ErrLost)
 	}
 	sent := time.Now()
-	err := send(ctx, ttl)
+	err := send(ch.grant)
 	until := trustFrom(sent, ttl, ch.grant, ch.ln.o.c)
 	ch.ln.o.mu.Lock()
 	passed = l.passed
@@ -234,18 +246,24 @@ type keptLoan struct {
 
 // Keep implements backend.Keeper. There is no holder any more to pass it on.
 func (l *keptLoan) Keep(ctx context.Context, d time.Duration) error {
-	return l.renew(ctx, d, false, l.keeper.Keep)
+	return l.renew(ctx, d, false, func(backend.Grant) error { return l.keeper.Keep(ctx, d) })
+}
+
+// loanOf returns the loan that a grant is, or nil.
+func loanOf(g backend.Grant) *loan {
+	switch g := g.(type) {
+	case *loan:
+		return g
+	case *keptLoan:
+		return g.loan
+	}
+	return nil
 }
 
 // atBackend tells by what the backend knows a grant.
 func atBackend(owner string, g backend.Grant) BackendHold {
-	switch g := g.(type) {
-	case *loan:
-		return g.ch.atBackend()
-	case *keptLoan:
-		return g.ch.atBackend()
+	if l := loanOf(g); l != nil {
+		return BackendHold{l.ch.req.Owner, l.ch.grant.Token()}
 	}
 	return BackendHold{owner, g.Token()}
 }
-
-func (ch *chain) atBackend() BackendHold { return BackendHold{ch.req.Owner, ch.grant.Token()} }

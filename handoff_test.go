@@ -672,6 +672,59 @@ func tryErr(t *testing.T, m lock.Mutex) error {
 	return err
 }
 
+// together renews many at once, as long as they are its own.
+type together struct{ *far }
+
+func (f together) RenewBatch(ctx context.Context, all []backend.Renewal) []error {
+	errs := make([]error, len(all))
+	err := f.exchange(ctx, "batch", func() error {
+		for i, r := range all {
+			if g, ok := r.Grant.(*farGrant); ok {
+				errs[i] = g.keeperGrant.Renew(ctx, r.TTL)
+			} else {
+				errs[i] = backend.ErrInvalid
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// What is renewed together is the backend's grants.
+func TestHandOffRenewedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFar(memlock.NewSpace())
+		c := newClient(t, together{f}, lock.WithLocalHandOff())
+		var held []*lock.Lease
+		for n := range 40 {
+			m := c.Mutex(fmt.Sprint(n))
+			l := mustLock(t, m)
+			next := queue(t, t.Context(), m, 1)[0]
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, (<-next).l)
+		}
+		var wg sync.WaitGroup
+		for _, l := range held {
+			wg.Go(func() {
+				if err := l.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if f.count("batch") == 0 {
+			t.Error("nothing was renewed together")
+		}
+	})
+}
+
 func TestHandOffIsDeclared(t *testing.T) {
 	if _, err := lock.New(newFake(), lock.WithLocalHandOff()); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "fake") {
 		t.Errorf("a backend without a queue: want errors.ErrUnsupported, got %v", err)

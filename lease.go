@@ -160,6 +160,7 @@ type hold struct {
 	acquired time.Time
 	over     chan struct{} // closed when the hold ends
 	turn     chan struct{} // holds a value while the grant is being renewed: one at a time
+	alone    bool          // the last renewal was in a batch that failed; of the one whose turn it is
 
 	mu     sync.Mutex
 	leases []*Lease      // not yet unlocked; none only if ended

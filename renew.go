@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // The renewal engine. Every hold has two timers and, at rest, no goroutine:
@@ -118,7 +120,7 @@ func (h *hold) renewOnce(ctx context.Context, ttl time.Duration, keep bool) erro
 	h.mu.Unlock()
 
 	sent := time.Now()
-	err := h.renewGrant(ctx, ttl)
+	err := h.sendRenewal(ctx, ttl, h.renewTogether)
 	if errors.Is(err, ErrLost) {
 		h.lose(err)
 		return h.end()
@@ -136,7 +138,22 @@ func (h *hold) renewOnce(ctx context.Context, ttl time.Duration, keep bool) erro
 	return h.ended
 }
 
-// renewGrant sends a renewal, whose turn it must be. Whatever comes of it, the
+// renewTogether renews in company where the backend can and many are due. Trust
+// counts from before the wait for it. After a batch that failed the next renewal goes
+// out by itself: what keeps batches from being served must not cost a lease.
+func (h *hold) renewTogether(ctx context.Context, ttl time.Duration) error {
+	r := h.client.renewals
+	if r == nil {
+		return h.grant.Renew(ctx, ttl)
+	}
+	return renewBy(ctx, h.grant, ttl, func(g backend.Grant) error {
+		together, err := r.renew(ctx, g, ttl, h.alone)
+		h.alone = together && err != nil
+		return err
+	})
+}
+
+// renewGrant sends a renewal by itself, whose turn it must be. Whatever comes of it, the
 // service may keep the grant for ttl from its end on.
 func (h *hold) renewGrant(ctx context.Context, ttl time.Duration) error {
 	return h.sendRenewal(ctx, ttl, h.grant.Renew)

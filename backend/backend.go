@@ -60,8 +60,8 @@ type Backend interface {
 }
 
 // Grant is one successful attempt. The core calls its methods one at a time,
-// except that Release may overlap a Renew whose context has been cancelled, or
-// a RenewBatch.
+// except that Release may overlap a Renew whose context has been cancelled, and that
+// any of them may overlap a RenewBatch in which nobody waits for this grant any more.
 type Grant interface {
 	// Token is the fencing token: constant for this grant and greater than that of
 	// every earlier grant of the same key. Zero if the backend has none.
@@ -139,12 +139,19 @@ type Waiter interface {
 }
 
 // BatchRenewer is implemented by a backend that can renew many grants in fewer
-// requests than one each. Package lock uses it when many renewals are due at once.
+// requests than one each. Package lock uses it when more than a few renewals are due
+// at once, for up to some hundred, and a few batches may be under way at a time.
 type BatchRenewer interface {
 	// RenewBatch renews grants of this backend, each as its own Renew would: the error
-	// at i is what Renew of grants[i] would have returned, and one that fails must not
+	// at i is what Renew of the grant at i would have returned, and one that fails must not
 	// keep the others from being renewed, unless the service fails as a whole. A grant
-	// stands in it once at most.
+	// stands in it once at most. All are answered together, so it is for grants of
+	// which one does not have to wait for a part of the service that another does not
+	// need.
+	//
+	// A backend that cannot, as it is deployed, renews none and returns
+	// [errors.ErrUnsupported] for each: package lock then renews them one by one, and
+	// asks no more.
 	RenewBatch(ctx context.Context, renewals []Renewal) []error
 }
 

@@ -24,6 +24,24 @@ type wrap struct {
 	list    func(ctx context.Context, yield func(backend.Info) bool) error
 	close   func()
 	grant   func(req backend.Request, g backend.Grant) backend.Grant
+	// together makes it a backend.BatchRenewer, and may change what each of a batch is
+	// renewed to, and the answers.
+	together func(all []backend.Renewal) (answer func(errs []error) []error)
+}
+
+// together is a wrap that renews many at once.
+type together struct{ *wrap }
+
+func (w together) RenewBatch(ctx context.Context, all []backend.Renewal) []error {
+	answer := w.together(all)
+	errs := make([]error, len(all))
+	for i, r := range all {
+		errs[i] = r.Grant.Renew(ctx, r.TTL)
+	}
+	if answer != nil {
+		errs = answer(errs)
+	}
+	return errs
 }
 
 func (w *wrap) Capabilities() backend.Capabilities {

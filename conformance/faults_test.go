@@ -30,7 +30,7 @@ type fault struct {
 }
 
 // faults are all of them.
-var faults = slices.Concat(faultsOfHolds, faultsOfManners)
+var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches)
 
 // service is what the clients of one broken service share.
 type service struct {
@@ -69,6 +69,9 @@ func (f fault) open() conformance.Harness {
 	open := func(opts ...memlock.Option) backend.Backend {
 		w := &wrap{Backend: s.space.Backend(opts...)}
 		f.build(w, s)
+		if w.together != nil {
+			return together{w}
+		}
 		return w
 	}
 	h := conformance.Harness{

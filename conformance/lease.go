@@ -39,6 +39,13 @@ var leaseCases = []Case{
 		run:    noRenewalAfterRelease,
 	},
 	{
+		ID:     "lease/22-renewed-together",
+		Title:  "of many grants renewed together those that are lost say so, each of them and no other, and the rest are extended",
+		Clause: "RenewBatch renews grants each as its own Renew would; the error at i is that of the grant at i, and one that fails keeps no other from being renewed.",
+		needs:  []need{needBatch},
+		run:    renewedTogether,
+	},
+	{
 		ID:     "lease/23-renewal-recovers",
 		Title:  "renewals that fail and recover within the TTL are no loss",
 		Clause: "Only the service's own word, or the end of the TTL, ends a hold.",

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -97,6 +98,11 @@ func TestCluster(t *testing.T) {
 	must(t, b.List(t.Context(), func(i backend.Info) bool { listed[i.Name]++; return true }))
 	if len(listed) != 30 {
 		t.Errorf("listed %v", listed)
+	}
+	for i, err := range b.RenewBatch(t.Context(), batchOf(time.Minute, held...)) {
+		if until := held[i].Until(); !errors.Is(err, errors.ErrUnsupported) || time.Until(until) > 10*time.Second {
+			t.Fatalf("a batch in a cluster: %v, until %v", err, until)
+		}
 	}
 	for _, g := range held {
 		must(t, g.Release(t.Context()))

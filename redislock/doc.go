@@ -121,6 +121,9 @@
 // An error in the middle of a script (a permission that is missing) is reported as
 // uncertain, since what came before it was done.
 //
+// Renewals of many leases of a process go out in one pipeline; not in a cluster, and
+// not with Redlock.
+//
 // The go-redis client's own retries do not apply: a request whose answer was lost
 // is reported as uncertain, and what may remain of it is cleaned up. A proxy that
 // repeats requests breaks this.

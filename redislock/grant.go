@@ -38,9 +38,8 @@ func (g *grant) Keep(ctx context.Context, d time.Duration) error {
 }
 
 func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) error {
-	b, k := g.a.b, g.a.keys
-	names := []string{k.lock, k.queue, k.fence}
-	args := []any{b.channelPrefix(), g.a.req.Owner, millis(ttl), exactly}
+	b := g.a.b
+	names, args := g.renewal(ttl, exactly)
 	var r reply
 	var err error
 	got := b.opt.replicas
@@ -52,9 +51,21 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 	if err != nil {
 		return err
 	}
+	return g.renewed(r, got, ttl)
+}
+
+// renewal is the keys and arguments of the script.
+func (g *grant) renewal(ttl time.Duration, exactly string) (names []string, args []any) {
+	b, k := g.a.b, g.a.keys
+	return []string{k.lock, k.queue, k.fence}, []any{b.channelPrefix(), g.a.req.Owner, millis(ttl), exactly}
+}
+
+// renewed takes in the script's answer, which so many replicas have.
+func (g *grant) renewed(r reply, got int, ttl time.Duration) error {
+	b := g.a.b
 	if r.status != yes {
 		g.a.gone()
-		return fmt.Errorf("%w: redis key %.200q is not ours any more", backend.ErrLost, k.lock)
+		return fmt.Errorf("%w: redis key %.200q is not ours any more", backend.ErrLost, g.a.keys.lock)
 	}
 	if got < b.opt.replicas {
 		// it was extended, though not as safely as asked for

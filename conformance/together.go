@@ -1,0 +1,101 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// needBatch is met by a driver that renews many grants at once, as it is deployed.
+var needBatch = need{"backend.BatchRenewer", func(t *T) (Status, string) {
+	if _, ok := t.probe.(backend.BatchRenewer); !ok {
+		return NotDeclared, "the driver has no BatchRenewer; the core renews one by one"
+	}
+	b, ttl := t.open(), t.longTTL()
+	_, g := t.holdRaw(b, t.key("unsupported"), ttl)
+	errs := b.(backend.BatchRenewer).RenewBatch(t.ctx, []backend.Renewal{{Grant: g, TTL: ttl}})
+	if len(errs) == 1 && errors.Is(errs[0], errors.ErrUnsupported) {
+		return NotDeclared, "renewing many at once is refused here with errors.ErrUnsupported; the core renews one by one"
+	}
+	return "", ""
+}}
+
+func renewedTogether(t *T) {
+	const n, short = 50, 10 // grants, and the one of them that is renewed to little
+	b, other := t.open(), t.client()
+	ttl := max(t.clampTTL(3*time.Second), t.clampTTL(4*t.timeFor(n)))
+	start := time.Now()
+	keys, grants := make([]string, n), make([]backend.Grant, n)
+	all := make([]backend.Renewal, n)
+	for i := range n {
+		keys[i] = t.key("together")
+		_, grants[i] = t.holdRaw(b, keys[i], ttl)
+		all[i] = backend.Renewal{Grant: grants[i], TTL: t.longTTL()}
+	}
+	all[short].TTL = ttl
+
+	lost := map[int]string{0: "released", 7: "released", 23: "succeeded", 49: "released"}
+	if breaker, ok := b.(backend.Breaker); ok {
+		lost[31] = "broken"
+		if _, err := breaker.Break(t.ctx, keys[31]); err != nil {
+			t.fatalf("Break of a held key: want nil, got %v", err)
+		}
+	}
+	for i, how := range lost {
+		if how == "broken" {
+			continue
+		}
+		if err := grants[i].Release(t.ctx); err != nil {
+			t.fatalf("Release by the holder: want nil, got %v", err)
+		}
+	}
+	_, successor := t.holdRaw(b, keys[23], ttl) // of the same client, so that only the attempt tells them apart
+	before := make([]time.Time, n)
+	for i, g := range grants {
+		before[i] = g.Until()
+	}
+	sent := time.Now()
+	errs := b.(backend.BatchRenewer).RenewBatch(t.ctx, all)
+	untouched := successor.Renew(t.ctx, ttl)
+	if took := time.Since(start); took >= ttl/2 {
+		t.again("%d grants were taken and renewed in %v, of a TTL of %v", n, took, ttl)
+	}
+	if len(errs) != n {
+		t.fatalf("RenewBatch of %d grants: want as many errors, got %d", n, len(errs))
+	}
+	for i, err := range errs {
+		switch how := lost[i]; {
+		case how != "" && !errors.Is(err, backend.ErrLost):
+			t.errorf("RenewBatch, at %d, which was %s: want ErrLost, got %v", i, how, err)
+		case how == "" && err != nil:
+			t.errorf("RenewBatch, at %d, which is held: want nil, got %v", i, err)
+		case how == "" && !before[i].IsZero() && !grants[i].Until().After(before[i]):
+			t.errorf("Until of the grant at %d, which was renewed: want it moved, was %v from the renewal, got %v", i, before[i].Sub(sent), grants[i].Until().Sub(sent))
+		}
+	}
+	if untouched != nil {
+		t.errorf("Renew by the successor of a lost grant: want nil, got %v", untouched)
+	}
+	if t.failed() {
+		return
+	}
+	t.idleFor(ttl + ttl/4)
+	for i, key := range keys {
+		if lost[i] == "" && i != short {
+			t.refused(other.Mutex(key), fmt.Sprintf("the key at %d, renewed together with others, a TTL later", i))
+		}
+	}
+	if t.caps.Loss == backend.LossTTL {
+		t.free(other, keys[23], "a key whose holder does not renew, and whose former one was in a batch", ttl+t.slack())
+		t.free(other, keys[short], "a key that was renewed to less than others in the batch", ttl+t.slack())
+	}
+	for i, g := range grants {
+		if lost[i] == "" && i != short {
+			if err := g.Release(t.ctx); err != nil {
+				t.errorf("Release at %d after a batch: want nil, got %v", i, err)
+			}
+		}
+	}
+}
