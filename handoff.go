@@ -36,7 +36,7 @@ func loanToken(t uint64, nth int) uint64 {
 	if t == 0 {
 		return 0
 	}
-	return t<<loanBits | uint64(nth) //nolint:gosec // nth is less than chainLength
+	return t<<loanBits | uint64(nth)
 }
 
 // handOff is the local hand-off of one client.

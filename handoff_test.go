@@ -354,7 +354,7 @@ func TestHandOffLoss(t *testing.T) {
 						t.Fatalf("want the present holder, %s with token %d, got %+v, %v", second.Owner(), two, removed, err)
 					}
 				}
-				<-second.Done()
+				synctest.Wait() // and no longer: the service has told it
 				wantErr(t, "the holder", second.Err(), lock.ErrLost)
 				third := <-waiters[1]
 				if third.err != nil {
