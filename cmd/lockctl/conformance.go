@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/conformance"
 )
@@ -67,9 +68,13 @@ func (a *app) conformance(ctx context.Context, f *conformanceFlags) error {
 		// what lock.Open reads for itself
 		u.Params.Duration("ttl", 0)
 		u.Params.Bool("renew", true)
+		u.Params.Bool("local_hand_off", false)
 		return backend.Open(ctx, u)
 	}
 	opts := []conformance.Option{}
+	if u, err := backend.ParseURL(url); err == nil && u.Params.Bool("local_hand_off", false) {
+		opts = append(opts, conformance.Clients(lock.WithLocalHandOff()))
+	}
 	if f.only != "" {
 		opts = append(opts, conformance.Only(f.only))
 	}

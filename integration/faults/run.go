@@ -39,10 +39,11 @@ type run struct {
 	phase     time.Duration // of the workers' rest; not the seed's, so that services do not work all at once
 	command   func() *exec.Cmd
 
-	mu    sync.Mutex
-	begun time.Time
-	ops   []workload.Op
-	log   []string
+	mu     sync.Mutex
+	begun  time.Time
+	ops    []workload.Op
+	log    []string
+	killed int // processes
 }
 
 func (r *run) record(op workload.Op) {
@@ -95,7 +96,7 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	healed := time.Now()
 	r.Logf("healed")
 	stalls := lookForStalls(r.ttl / 4)
-	bound := 2*r.ttl + s.slack()
+	bound := 2*r.ttl + s.slack() + r.deadWaiters()
 	r.calm(healed, bound+time.Second)
 	r.Logf("enough")
 	calmed := time.Now()
@@ -280,12 +281,24 @@ func (r *run) replace(i int) error {
 	for _, op := range p.kill() {
 		r.record(op)
 	}
+	r.mu.Lock()
+	r.killed++
+	r.mu.Unlock()
 	next, err := startProcess(r.command(), r.config(2, 2, 0), &r.fence, r.record)
 	if err != nil {
 		return err
 	}
 	r.processes[i] = next
 	return nil
+}
+
+// deadWaiters is for how long those who wait behind the waiters of killed processes may
+// have to wait for them: a service that cannot tell that a waiter has died grants it the
+// key in its turn, for its TTL, or for three seconds at most.
+func (r *run) deadWaiters() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Duration(r.killed) * min(r.ttl, 3*time.Second)
 }
 
 // lookForOrphans takes each key once more, with a session that knew no faults, and
