@@ -86,6 +86,11 @@ mutate: ## take each safety step away in turn and write docs/safety-steps.md, wh
 bench: ## benchmarks, without tests
 	go test -run '^$$' -bench . -benchmem $(PATTERNS)
 
+.PHONY: bench-once
+bench-once: setup ## each benchmark once and in short, to see that it works
+	go test -race -short -run '^$$' -bench . -benchtime 1x -p 1 -timeout 20m \
+		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+
 .PHONY: performance
 performance: setup ## measure beside the peers and write docs/performance.md (15 minutes; leave the machine alone meanwhile)
 	go test -run '^$$' -bench Peers -benchtime 1x -timeout 60m -document $(CURDIR)/docs/performance.md ./bench

@@ -33,6 +33,9 @@ var measured []Comparison
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if testing.Short() { // does it work?
+		*rounds, *each = 1, 200*time.Millisecond
+	}
 	code := provision.Run(m)
 	if code == 0 && *documentFile != "" {
 		if err := writeDocument(*documentFile); err != nil {
