@@ -58,6 +58,7 @@ func renewedTogether(t *T) {
 	}
 	sent := time.Now()
 	errs := b.(backend.BatchRenewer).RenewBatch(t.ctx, all)
+	answered := time.Now()
 	untouched := successor.Renew(t.ctx, ttl)
 	if took := time.Since(start); took >= ttl/2 {
 		t.again("%d grants were taken and renewed in %v, of a TTL of %v", n, took, ttl)
@@ -66,6 +67,9 @@ func renewedTogether(t *T) {
 		t.fatalf("RenewBatch of %d grants: want as many errors, got %d", n, len(errs))
 	}
 	for i, err := range errs {
+		if errors.Is(err, backend.ErrUncertain) && answered.Sub(sent) > ttl/10 {
+			t.again("the grant at %d was not renewed within %v: %v", i, answered.Sub(sent), err)
+		}
 		switch how := lost[i]; {
 		case how != "" && !errors.Is(err, backend.ErrLost):
 			t.errorf("RenewBatch, at %d, which was %s: want ErrLost, got %v", i, how, err)
@@ -73,6 +77,8 @@ func renewedTogether(t *T) {
 			t.errorf("RenewBatch, at %d, which is held: want nil, got %v", i, err)
 		case how == "" && !before[i].IsZero() && !grants[i].Until().After(before[i]):
 			t.errorf("Until of the grant at %d, which was renewed: want it moved, was %v from the renewal, got %v", i, before[i].Sub(sent), grants[i].Until().Sub(sent))
+		case how == "" && grants[i].Until().After(answered.Add(all[i].TTL)):
+			t.errorf("Until of the grant at %d, renewed to %v: want it counted from before the batch was sent, got %v from its answer", i, all[i].TTL, grants[i].Until().Sub(answered))
 		}
 	}
 	if untouched != nil {

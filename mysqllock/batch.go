@@ -33,17 +33,30 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	for some := range slices.Chunk(all, maxBatch) {
 		alone = append(alone, b.renewMany(ctx, some)...)
 	}
+	soon, cancel := context.WithTimeout(ctx, aloneFor(renewals))
+	defer cancel()
 	var wg sync.WaitGroup
 	at := make(chan struct{}, cap(b.looking)) // half of the pool
 	for _, r := range alone {
 		at <- struct{}{}
 		wg.Go(func() {
-			*r.err = r.g.Renew(ctx, r.ttl)
+			*r.err = r.g.Renew(soon, r.ttl)
 			<-at
 		})
 	}
 	wg.Wait()
 	return errs
+}
+
+// aloneFor is how long the others, whose answer is there already, wait for those that
+// are renewed each for itself: a row may be locked for long. What has no answer by then
+// is uncertain, and the core asks again.
+func aloneFor(renewals []backend.Renewal) time.Duration {
+	least := time.Hour
+	for _, r := range renewals {
+		least = min(least, r.TTL)
+	}
+	return least / 8
 }
 
 // renewMany returns those that are left to be renewed each for itself. The server does

@@ -157,3 +157,14 @@ func TestBatchStatement(t *testing.T) {
 		}
 	}
 }
+
+// TestLateAnswer: what was sent before the last renewal moves nothing.
+func TestLateAnswer(t *testing.T) {
+	var g grant
+	now := time.Now()
+	g.renewed(now, time.Minute)
+	g.renewed(now.Add(-time.Second), time.Second)
+	if until := g.Until(); !until.Equal(now.Add(time.Minute)) {
+		t.Errorf("certain for %v, want a minute", until.Sub(now))
+	}
+}

@@ -19,6 +19,7 @@ type grant struct {
 
 	mu    sync.Mutex
 	until time.Time
+	sent  time.Time // the request that until is of
 }
 
 func (g *grant) Token() uint64 { return g.token }
@@ -44,10 +45,14 @@ func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
+// renewed takes in what a request, sent at sent, has renewed. A batch for which nobody
+// waits any more may be answered after a later renewal, and moves nothing.
 func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.until = sent.Add(ttl)
+	if !sent.Before(g.sent) {
+		g.sent, g.until = sent, sent.Add(ttl)
+	}
 }
 
 // Keep implements backend.Keeper.

@@ -90,3 +90,35 @@ func TestBatch(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchAnswersInTime: a row that is locked for long does not withhold the answers of
+// the others for longer than an eighth of the least TTL.
+func TestBatchAnswersInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := answer{rows: [][]string{{"", ""}}, before: func() { time.Sleep(time.Minute) }}
+		b := scripted(t, renewed(1, 3), hangs)
+		var all []backend.Renewal
+		for i := range 3 {
+			all = append(all, backend.Renewal{Grant: b.newAttempt(requestOf(fmt.Sprint("o", i)), false).grant(reply{sent: time.Now(), left: time.Second}), TTL: time.Duration(8+i) * time.Second})
+		}
+		begun := time.Now()
+		errs := b.RenewBatch(t.Context(), all)
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("answered after %v, of a TTL of 8s", took)
+		}
+		if errs[0] != nil || errs[2] != nil || !isUncertain(errs[1]) {
+			t.Errorf("want the second uncertain, and the others renewed, got %v", errs)
+		}
+	})
+}
+
+// TestLateAnswer: what was sent before the last renewal moves nothing.
+func TestLateAnswer(t *testing.T) {
+	var g grant
+	now := time.Now()
+	g.renewed(now, time.Minute)
+	g.renewed(now.Add(-time.Second), time.Second)
+	if until := g.Until(); !until.Equal(now.Add(time.Minute)) {
+		t.Errorf("certain for %v, want a minute", until.Sub(now))
+	}
+}

@@ -17,6 +17,7 @@ type grant struct {
 
 	mu    sync.Mutex
 	until time.Time
+	sent  time.Time // the request that until is of
 }
 
 func (g *grant) Token() uint64 { return g.token }
@@ -47,10 +48,14 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly bool) erro
 	return nil
 }
 
+// renewed takes in what a request, sent at sent, has renewed. A batch for which nobody
+// waits any more may be answered after a later renewal, and moves nothing.
 func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.until = sent.Add(ttl)
+	if !sent.Before(g.sent) {
+		g.sent, g.until = sent, sent.Add(ttl)
+	}
 }
 
 // Release is one round trip.

@@ -17,6 +17,7 @@ type grant struct {
 
 	mu    sync.Mutex
 	until time.Time
+	sent  time.Time // the request that until is of
 }
 
 func (g *grant) Token() uint64 { return g.token }
@@ -60,7 +61,8 @@ func (g *grant) renewal(ttl time.Duration, exactly string) (names []string, args
 	return []string{k.lock, k.queue, k.fence}, []any{b.channelPrefix(), g.a.req.Owner, millis(ttl), exactly}
 }
 
-// renewed takes in the script's answer, which so many replicas have.
+// renewed takes in the script's answer, which so many replicas have. A batch for which
+// nobody waits any more may be answered after a later renewal, and moves nothing.
 func (g *grant) renewed(r reply, got int, ttl time.Duration) error {
 	b := g.a.b
 	if r.status != yes {
@@ -72,8 +74,10 @@ func (g *grant) renewed(r reply, got int, ttl time.Duration) error {
 		return backend.Uncertain(fmt.Errorf("%w: %d of %d acknowledged the renewal within %v", errReplicas, got, b.opt.replicas, b.opt.replicaTimeout))
 	}
 	g.mu.Lock()
-	g.until = r.sent.Add(ttl)
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	if !r.sent.Before(g.sent) {
+		g.sent, g.until = r.sent, r.sent.Add(ttl)
+	}
 	return nil
 }
 

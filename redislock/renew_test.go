@@ -214,3 +214,14 @@ func TestRenewBatchWaitsForReplicas(t *testing.T) {
 		t.Error("a renewal without replicas moved Until")
 	}
 }
+
+// What was sent before the last renewal moves nothing.
+func TestLateAnswer(t *testing.T) {
+	g := &grant{a: &attempt{b: &Backend{}}}
+	now := time.Now()
+	must(t, g.renewed(reply{status: yes, sent: now}, 0, time.Minute))
+	must(t, g.renewed(reply{status: yes, sent: now.Add(-time.Second)}, 0, time.Second))
+	if until := g.Until(); !until.Equal(now.Add(time.Minute)) {
+		t.Errorf("certain for %v, want a minute", until.Sub(now))
+	}
+}
