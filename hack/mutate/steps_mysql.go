@@ -57,7 +57,7 @@ var mysqlSteps = []Step{
 		"until: s.sent.Add(min(s.left(), a.req.TTL))",
 		"until: time.Now().Add(min(s.left(), a.req.TTL))", mysqlIn, mysqlTests},
 	{"MySQL: a renewal counts from before its request", "mysqllock/grant.go",
-		"g.until = sent.Add(ttl)",
+		"g.sent, g.until = sent, sent.Add(ttl)",
 		"g.until, _ = time.Now().Add(ttl), sent", mysqlIn, mysqlTests},
 	{"MySQL: what a waiter is woken with counts from before the row was read", "mysqllock/watch.go",
 		"\ts.sent = sent.Add(time.Duration(s.now-began) * time.Microsecond)\n",

@@ -49,7 +49,7 @@ var postgresSteps = []Step{
 		"until: r.sent.Add(min(r.left, a.req.TTL))",
 		"until: time.Now().Add(min(r.left, a.req.TTL))", "integration/postgres", pgSteps},
 	{"PostgreSQL: a renewal counts from before its request", "pglock/grant.go",
-		"g.until = sent.Add(ttl)",
+		"g.sent, g.until = sent, sent.Add(ttl)",
 		"g.until, _ = time.Now().Add(ttl), sent", "integration/postgres", pgSteps},
 	{"PostgreSQL: a pushed grant counts by the clock pair", "pglock/attempt.go",
 		"t := a.sent.Add(time.Duration(p.exp-a.us)*time.Microsecond - p.received.Sub(a.sent)/2000)",
