@@ -69,16 +69,17 @@ func TestHandOffCommands(t *testing.T) {
 		wg.Wait()
 		took := time.Since(start)
 		per := float64(calls(t, c, "evalsha", "eval")-before) / float64(cycles)
-		least, most := cycles, 0
+		sum, squares := 0.0, 0.0
 		for _, n := range counts {
-			least, most = min(least, n), max(most, n)
+			sum, squares = sum+float64(n), squares+float64(n)*float64(n)
 		}
-		t.Logf("%d waiters: %.3f scripts and %v a cycle, %d to %d cycles a worker", waiters, per, took/time.Duration(cycles), least, most)
+		jain := sum * sum / (float64(waiters) * squares)
+		t.Logf("%d waiters: %.3f scripts and %v a cycle, fairness (Jain) %.4f", waiters, per, took/time.Duration(cycles), jain)
 		if per > 2.02 {
 			t.Errorf("%d waiters: %.2f scripts a cycle", waiters, per)
 		}
-		if float64(least) < 0.9*float64(most) {
-			t.Errorf("%d waiters: from %d to %d cycles a worker", waiters, least, most)
+		if jain < 0.99 {
+			t.Errorf("%d waiters: want a fairness of 0.99 at least, got %.4f: %v cycles", waiters, jain, counts)
 		}
 	}
 }
