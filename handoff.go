@@ -4,9 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +36,10 @@ func loanToken(t uint64, nth int) uint64 {
 	}
 	return t<<loanBits | uint64(nth)
 }
+
+// maxShifted is the greatest token of a backend that has room for the loans, in the
+// signed numbers that databases keep.
+const maxShifted = math.MaxInt64 >> loanBits
 
 // handOff is the local hand-off of one client.
 type handOff struct {
@@ -291,174 +293,4 @@ func (ln *line) askLocked() {
 		return
 	}
 	go a.run(ctx)
-}
-
-// asking is one attempt at the backend.
-type asking struct {
-	o      *handOff
-	ln     *line
-	req    backend.Request
-	sent   time.Time // before it was
-	cancel context.CancelFunc
-
-	locked *LockedError // who held the key when the attempt began to wait,
-	waited time.Time    // which was then
-	chain  *chain       // what came of it
-	lost   error        // pushed before there was a chain
-}
-
-func (a *asking) run(ctx context.Context) {
-	c := a.o.c
-	defer c.done()
-	defer a.cancel()
-	g, err := c.b.(backend.Waiter).Acquire(ctx, a.req)
-	var ch *chain
-	if err == nil {
-		ch = newChain(a, g)
-	}
-	a.o.mu.Lock()
-	defer a.o.mu.Unlock()
-	if err != nil {
-		a.failedLocked(err)
-		return
-	}
-	a.ln.asking = nil
-	w := a.ln.headLocked()
-	if w == nil { // it was not cancelled in time
-		c.cleanUp(a.req, a.req.TTL+margin(a.req.TTL), "release of a grant that nobody waits for", g.Release)
-		a.ln.tidyLocked()
-		return
-	}
-	ch.beginLocked(a.ln, a, w)
-}
-
-// failedLocked tells those for whom the attempt was made, and asks again for those who
-// have come since.
-func (a *asking) failedLocked(err error) {
-	ln := a.ln
-	ln.asking = nil
-	told := false
-	for e := ln.waiters.Front(); e != nil; {
-		w := e.Value.(*inLine)
-		e = e.Next()
-		if w.asked || w.leaving {
-			told = true
-			ln.serveLocked(w, loanResult{err: &otherAttempt{err, a.req}})
-		}
-	}
-	if !told && errors.Is(err, ErrUncertain) {
-		a.o.abandonLater(a.req)
-	}
-	ln.askLocked()
-	ln.tidyLocked()
-}
-
-// waits tells all in line who holds the key.
-func (a *asking) waits(locked *LockedError) {
-	a.o.mu.Lock()
-	defer a.o.mu.Unlock()
-	if locked == nil {
-		locked = &LockedError{}
-	}
-	locked = &LockedError{Holder: locked.Holder}
-	a.o.showingLocked(a.req.Key)(&locked.Holder)
-	a.locked, a.waited = locked, time.Now()
-	for e := a.ln.waiters.Front(); e != nil; e = e.Next() {
-		e.Value.(*inLine).tellLocked(locked)
-	}
-}
-
-// lose is told by the backend that the grant is gone, perhaps before it is known here.
-func (a *asking) lose(reason error) {
-	if reason == nil {
-		reason = ErrLost
-	}
-	a.o.mu.Lock()
-	ch := a.chain
-	if ch == nil {
-		if a.lost == nil {
-			a.lost = reason
-		}
-		a.o.mu.Unlock()
-		return
-	}
-	tell := ch.loseLocked()
-	a.o.mu.Unlock()
-	if tell != nil {
-		tell(reason)
-	}
-}
-
-// otherAttempt is an error of an attempt that was made for several: what is to be
-// abandoned is that one.
-type otherAttempt struct {
-	error
-	req backend.Request
-}
-
-func (e *otherAttempt) Unwrap() error { return e.error }
-
-// lockedNow is what is known of the holder by now.
-func (a *asking) lockedNow() *LockedError {
-	h, since := a.locked.Holder, time.Since(a.waited)
-	h.Left = max(h.Left-since, 0)
-	if h.Age > 0 {
-		h.Age += since
-	}
-	return &LockedError{Holder: h}
-}
-
-// shownLocked is the backend's refusal with the holder as this client shows it.
-func shownLocked(err error, show func(*Holder)) error {
-	locked, ok := err.(*LockedError) //nolint:errorlint // one that is wrapped keeps its text
-	if !ok {
-		return err
-	}
-	out := *locked
-	show(&out.Holder)
-	return &out
-}
-
-// maxShifted is the greatest token of a backend that has room for the loans, in the
-// signed numbers that databases keep.
-const maxShifted = math.MaxInt64 >> loanBits
-
-// showing prepares to show the holder of a key, of which the backend knows the attempt
-// that was granted, as the lease that holds it here, if it does.
-func (o *handOff) showing(key string) func(*Holder) {
-	if o == nil {
-		return func(*Holder) {}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.showingLocked(key)
-}
-
-func (o *handOff) showingLocked(key string) func(*Holder) {
-	own := map[string]Holder{}
-	for _, ln := range o.lines[key] {
-		if ch := ln.chain; ch != nil {
-			own[ch.req.Owner] = ch.lockedLocked().Holder
-		}
-	}
-	return func(h *Holder) {
-		if h == nil || h.Foreign {
-			return
-		}
-		if here, ok := own[h.Owner]; ok {
-			h.Owner, h.Token = here.Owner, here.Token
-			return
-		}
-		h.Token = loanToken(h.Token, 0)
-	}
-}
-
-// handOffCapabilities is what is left of a backend's guarantees.
-func handOffCapabilities(caps backend.Capabilities) backend.Capabilities {
-	caps.Order = backend.Unordered
-	caps.Caveats = append(slices.Clone(caps.Caveats),
-		"With local hand-off a lock that is broken may be passed on once more before its holder is told, with a token that is less than the successor's.",
-		fmt.Sprintf("With local hand-off a grant is passed on within its client up to %d times while it is younger than %v: waiters of one client are served in the order of arrival, clients in the backend's.", chainLength-1, chainAge),
-		"With local hand-off fencing tokens are the backend's times 256 plus the number of the hold: all clients of a name must use it, or none.")
-	return caps
 }
