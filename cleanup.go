@@ -69,9 +69,17 @@ func retry(ctx context.Context, ttl time.Duration, f func(context.Context) error
 	}
 }
 
-// attemptFor bounds one attempt so that several fit into a TTL.
+// attemptFor makes one attempt, bounded so that several fit into a TTL.
 func attemptFor(ctx context.Context, ttl time.Duration, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, min(max(ttl/4, 100*time.Millisecond), 2*time.Second))
+	return within(ctx, attemptTime(ttl), f)
+}
+
+func attemptTime(ttl time.Duration) time.Duration {
+	return min(max(ttl/4, 100*time.Millisecond), 2*time.Second)
+}
+
+func within(ctx context.Context, d time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return f(ctx)
 }

@@ -128,7 +128,7 @@ func New(b backend.Backend, opts ...Option) (*Client, error) {
 // Mutex returns the lock of a name: 1 to backend.MaxName bytes of any value.
 // Nothing is sent. A bad name or option is reported by Lock and TryLock.
 func (c *Client) Mutex(name string, opts ...MutexOption) Mutex {
-	m := &mutex{client: c, name: name, cfg: c.cfg.mutex}
+	m := &mutex{client: c, name: name, key: holdKey{c, name}, cfg: c.cfg.mutex}
 	for _, o := range opts {
 		o.applyMutex(&m.cfg)
 	}

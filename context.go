@@ -33,9 +33,22 @@ type holdKey struct {
 	name   string
 }
 
-func holdOf(ctx context.Context, c *Client, name string) *hold {
-	h, _ := ctx.Value(holdKey{c, name}).(*hold)
-	return h
+// detached ends with its Context and has the values of another that may end before.
+type detached struct {
+	context.Context
+	values context.Context // without cancellation
+}
+
+// detach gives until the values of from.
+func detach(from, until context.Context) context.Context {
+	return detached{until, context.WithoutCancel(from)}
+}
+
+func (d detached) Value(key any) any {
+	if v := d.values.Value(key); v != nil {
+		return v
+	}
+	return d.Context.Value(key)
 }
 
 // doContext is that of a function run by Do: it ends with the lease and with the

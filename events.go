@@ -160,7 +160,7 @@ func (c *Client) warn(what, name string, err error) {
 func (h *hold) values() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.leases[0].ctx
+	return &h.leases[0].ctx
 }
 
 func (h *hold) event(err error) Event {

@@ -17,7 +17,7 @@ import (
 // of itself concerns this hold only, never that of a successor.
 type Lease struct {
 	of     holding
-	ctx    *leaseContext
+	ctx    leaseContext
 	cancel context.CancelCauseFunc
 	ended  error // of this lease, while its hold goes on under others; under h.mu
 	nested bool  // by reentry: the hold was another's before
@@ -46,7 +46,7 @@ type holding interface {
 func newLease(values context.Context, of holding) *Lease {
 	l := &Lease{of: of, unlocked: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(values))
-	l.ctx, l.cancel = &leaseContext{Context: ctx, l: l}, cancel
+	l.ctx, l.cancel = leaseContext{Context: ctx, l: l}, cancel
 	return l
 }
 
@@ -103,7 +103,7 @@ func (l *Lease) Parts() []*Lease { return l.of.parts(l) }
 // Lock or TryLock, and neither its cancellation nor its deadline. Its Err looks at
 // the clock; that of a context derived from it ends when a timer fires, which in
 // a process that was stopped may be a moment later.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context { return &l.ctx }
 
 // Done is closed when the lease has ended, for whatever reason; Err says which.
 func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }

@@ -18,6 +18,7 @@ import (
 type mutex struct {
 	client *Client
 	name   string
+	key    any // the holdKey of the name
 	cfg    mutexConfig
 	err    error // why it can never be locked
 }
@@ -55,7 +56,7 @@ func (m *mutex) tracked(ctx context.Context, op string, a *attempt) (*Lease, err
 	if ctx.Err() != nil {
 		return nil, contextError(ctx)
 	}
-	if h := holdOf(ctx, c, m.name); h != nil && h.end() == nil {
+	if h, _ := ctx.Value(m.key).(*hold); h != nil && h.end() == nil {
 		if !m.cfg.reentry {
 			return nil, fmt.Errorf("%w by this very context, which would wait for itself; WithReentry allows nesting", ErrLocked)
 		}

@@ -49,12 +49,17 @@ func (h *hold) release(ctx context.Context) error {
 	if h.client.caps.Loss == backend.LossTTL {
 		bound = min(bound, max(h.keptFor(), 100*time.Millisecond)) // then it is free by itself
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	ctx = detach(ctx, h.client.work)
+	until := time.Now().Add(bound)
+	// The first attempt is nearly always the only one, so one timer has both bounds.
+	err := within(ctx, min(bound, attemptTime(h.req.TTL)), h.grant.Release)
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	defer context.AfterFunc(h.client.work, cancel)()
 	pause := newBackoff()
 	for resent := false; ; {
-		err := attemptFor(ctx, h.req.TTL, h.grant.Release)
 		switch {
 		case err == nil, resent && errors.Is(err, ErrLost):
 			return nil
@@ -69,6 +74,7 @@ func (h *hold) release(ctx context.Context) error {
 			}
 			return fmt.Errorf("not acknowledged within %v: %w", bound.Round(time.Millisecond), err)
 		}
+		err = attemptFor(ctx, h.req.TTL, h.grant.Release)
 	}
 }
 
