@@ -17,6 +17,7 @@ type service struct {
 	twoAtOnce bool // lets everybody in
 	sameToken bool // gives the same token to all
 	refuses   bool // fails each second Lock
+	forgets   bool // wakes nobody after the tenth Lock
 
 	mu      sync.Mutex
 	held    map[string]bool
@@ -92,7 +93,7 @@ func (l fakeLease) Unlock(context.Context) error {
 	s := l.s
 	s.mu.Lock()
 	s.calls++
-	if w := s.waiting[l.name]; len(w) > 0 {
+	if w := s.waiting[l.name]; len(w) > 0 && (!s.forgets || s.token < 10) {
 		close(w[0])
 		s.waiting[l.name] = w[1:]
 	} else {

@@ -14,7 +14,8 @@ import (
 const (
 	rawPings   = 30               // at most, or for rawFor
 	rawFor     = time.Second / 2  //
-	drainLimit = 30 * time.Second // for the workers to end after the measurement
+	closeLimit = 30 * time.Second // for a client to close
+	stuckAfter = 5 * time.Second  // without an acquisition when nobody holds the lock
 )
 
 // Measurement is one scenario against one target, once.
@@ -49,6 +50,7 @@ type meter struct {
 	scen   Scenario
 	on     atomic.Bool // being measured: not while it warms up or drains
 	stop   atomic.Bool
+	turns  atomic.Int64 // acquisitions, measured or not
 	errors atomic.Int64
 	first  sync.Once
 
@@ -75,7 +77,7 @@ func Measure(ctx context.Context, t Target, s Scenario, round int) (*Measurement
 	}
 	clients := make([]Client, 0, s.Clients)
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 		defer cancel()
 		for _, c := range clients {
 			_ = c.Close(closing) // a measurement is over; what is left ends with its TTL
@@ -144,18 +146,32 @@ func (r *meter) run(ctx context.Context, t Target, clients []Client) error {
 			err = uerr
 		}
 	}
+	r.drain(ctx, &wg, cancel)
+	return err
+}
+
+// drain waits for the workers: each has a turn still, if it waits. Where the turns
+// cease although some wait, those are cancelled.
+func (r *meter) drain(ctx context.Context, wg *sync.WaitGroup, cancel func()) {
 	ended := make(chan struct{})
 	go func() { wg.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		<-ended
-	case <-time.After(drainLimit):
-		r.failed(fmt.Errorf("workers were still waiting %v after the measurement, with nobody to wait for", drainLimit))
-		cancel()
-		<-ended
+	defer func() { <-ended }()
+	for turns := r.turns.Load(); ; {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(stuckAfter + r.scen.Hold):
+		}
+		now := r.turns.Load()
+		if now == turns {
+			r.failed(fmt.Errorf("workers were still waiting %v after the last one had unlocked", stuckAfter))
+			cancel()
+			return
+		}
+		turns = now
 	}
-	return err
 }
 
 // window measures for the scenario's time, after a fifth of it (at least 200 ms)
@@ -252,6 +268,7 @@ func (r *meter) failed(err error) {
 
 // enter notes that worker w holds the lock.
 func (r *meter) enter(l *oneLock, w int, lease Lease, called, got time.Time) {
+	r.turns.Add(1)
 	overlap := l.inside.Add(1) != 1
 	l.mu.Lock()
 	token, fenced := lease.Token()

@@ -96,6 +96,16 @@ func TestBrokenLocks(t *testing.T) {
 	if s := r.Summaries()[0]; s.Errors == 0 || s.FirstErr != errRefused.Error() {
 		t.Errorf("a lock that fails: %d errors, the first %q", s.Errors, s.FirstErr)
 	}
+	crowd := []measure.Scenario{scenario(t, measure.Contended, 64)}
+	r = run(t, 1, crowd, (&service{ping: ms, lock: ms, unlock: ms, handOff: ms, forgets: true}).target("forgets"))
+	if s := r.Summaries()[0]; s.Errors != 1 || !strings.Contains(s.FirstErr, "still waiting") {
+		t.Errorf("a lock that forgets who waits: %d errors, the first %q", s.Errors, s.FirstErr)
+	}
+	// the last turns take longer than it takes to be called stuck
+	r = run(t, 1, crowd, (&service{ping: ms, lock: ms, unlock: ms, handOff: 300 * ms}).target("slow"))
+	if s := r.Summaries()[0]; s.Errors != 0 {
+		t.Errorf("a slow lock: %d errors, the first %q", s.Errors, s.FirstErr)
+	}
 }
 
 func TestReportIsReadBack(t *testing.T) {
