@@ -187,7 +187,9 @@ func compare(b *testing.B, s service, url, counted string) *measure.Report {
 		}
 		scenarios = append(scenarios, scen)
 	}
-	r, err := measure.Run(b.Context(), measure.Plan{Targets: targets, Scenarios: scenarios, Rounds: *rounds})
+	r, err := measure.Run(b.Context(), measure.Plan{Targets: targets, Scenarios: scenarios, Rounds: *rounds, Progress: func(done, all int, what string) {
+		fmt.Fprintf(os.Stderr, "%s %s, %d of %d: %s\n", time.Now().Format(time.TimeOnly), s.name, done+1, all, what)
+	}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -221,9 +221,13 @@ func work(t testing.TB, admin *pgxpool.Pool) (statements, syncs int64) {
 // others statements and waits for the disk.
 func BenchmarkHandOff(b *testing.B) {
 	p, admin, url := distant(b)
+	waiting, delays := []int{16, 64}, []time.Duration{oneWay, 0}
+	if testing.Short() { // does it work?
+		waiting, delays = []int{4}, delays[1:]
+	}
 	for _, design := range []string{"pglock", "upsert, polled each 10 ms", "session lock", "SELECT FOR UPDATE"} {
-		for _, waiters := range []int{16, 64} {
-			for _, delay := range []time.Duration{oneWay, 0} {
+		for _, waiters := range waiting {
+			for _, delay := range delays {
 				b.Run(fmt.Sprintf("%s/%d waiters/RTT %v", design, waiters, 2*delay), func(b *testing.B) {
 					raw := rawRoundTrip(b, admin)
 					each, end := made(b, design, url, waiters)
