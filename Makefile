@@ -87,13 +87,13 @@ bench: ## benchmarks, without tests
 	go test -run '^$$' -bench . -benchmem $(PATTERNS)
 
 .PHONY: bench-once
-bench-once: setup ## each benchmark once and in short, to see that it works (some still take minutes)
+bench-once: setup ## each benchmark once and in short, to see that it works
 	go test -race -short -run '^$$' -bench . -benchtime 1x -p 1 -timeout 20m \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: performance
 performance: setup ## measure beside the peers and write docs/performance.md (about an hour; leave the machine alone meanwhile)
-	go test -run '^$$' -bench Peers -benchtime 1x -timeout 60m -document $(CURDIR)/docs/performance.md ./bench
+	LOCK_TEST_REQUIRE=all go test -run '^$$' -bench Peers -benchtime 1x -timeout 60m ./bench -document $(CURDIR)/docs/performance.md
 
 .PHONY: cover
 cover: setup ## coverage of every package by all tests, in .bin/cover.html

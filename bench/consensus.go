@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,18 +14,26 @@ import (
 	"github.com/interlock-go/lock/cmd/lockctl/measure"
 )
 
+func etcdClient(addr string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+}
+
+func etcdPing(c *clientv3.Client) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := c.Get(ctx, "ping")
+		return err
+	}
+}
+
 func etcdPeers(addr string) []measure.Target {
 	return []measure.Target{target("etcd concurrency.Mutex", func(context.Context) (*peer, error) {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+		c, err := etcdClient(addr)
 		if err != nil {
 			return nil, err
 		}
 		sessions := &sessions{c: c}
 		return &peer{
-			ping: func(ctx context.Context) error {
-				_, err := c.Get(ctx, "ping")
-				return err
-			},
+			ping: etcdPing(c),
 			close: func() error {
 				sessions.close()
 				return c.Close()
@@ -45,6 +54,15 @@ func etcdPeers(addr string) []measure.Target {
 				}, nil
 			},
 		}, nil
+	}), floor(func(context.Context) (func(context.Context) error, *peer, error) {
+		c, err := etcdClient(addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(ctx context.Context) error {
+			_, err := c.Put(ctx, "floor", "x")
+			return err
+		}, &peer{ping: etcdPing(c), close: c.Close}, nil
 	})}
 }
 
@@ -82,27 +100,48 @@ func (s *sessions) close() {
 	}
 }
 
+func zooKeeperClient(addr string) (*zk.Conn, *peer, error) {
+	c, _, err := zk.Connect([]string{addr}, ttl*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, &peer{
+		ping: func(context.Context) error {
+			_, _, err := c.Exists("/")
+			return err
+		},
+		close: func() error { c.Close(); return nil },
+	}, nil
+}
+
 func zooKeeperPeers(addr string) []measure.Target {
 	return []measure.Target{target("go-zookeeper zk.Lock", func(context.Context) (*peer, error) {
-		c, _, err := zk.Connect([]string{addr}, ttl*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+		c, p, err := zooKeeperClient(addr)
 		if err != nil {
 			return nil, err
 		}
-		return &peer{
-			ping: func(context.Context) error {
-				_, _, err := c.Exists("/")
-				return err
-			},
-			close: func() error { c.Close(); return nil },
-			// A Lock that waits cannot be cancelled but by closing the connection.
-			lock: func(_ context.Context, name string) (func(context.Context) error, error) {
-				l := zk.NewLock(c, "/peers/"+name, zk.WorldACL(zk.PermAll))
-				if err := l.Lock(); err != nil {
-					return nil, err
-				}
-				return func(context.Context) error { return l.Unlock() }, nil
-			},
-		}, nil
+		// A Lock that waits cannot be cancelled but by closing the connection.
+		p.lock = func(_ context.Context, name string) (func(context.Context) error, error) {
+			l := zk.NewLock(c, "/peers/"+name, zk.WorldACL(zk.PermAll))
+			if err := l.Lock(); err != nil {
+				return nil, err
+			}
+			return func(context.Context) error { return l.Unlock() }, nil
+		}
+		return p, nil
+	}), floor(func(context.Context) (func(context.Context) error, *peer, error) {
+		c, p, err := zooKeeperClient(addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, err := c.Create("/floor", nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			c.Close()
+			return nil, nil, err
+		}
+		return func(context.Context) error {
+			_, err := c.Set("/floor", []byte("x"), -1)
+			return err
+		}, p, nil
 	})}
 }
 

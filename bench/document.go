@@ -24,21 +24,21 @@ type row struct{ Target, Cells string }
 // columns say where each figure comes from: a scenario of the one report or the other.
 var columns = []struct {
 	head string
-	cell func(delayed, near map[string]measure.Summary) float64
+	cell func(delayed, near summaries) float64
 }{
-	{"uncontended, RTT", func(d, _ map[string]measure.Summary) float64 { return d["uncontended"].Ratio }},
-	{"hand-off p50, RTT (16)", func(d, _ map[string]measure.Summary) float64 { return d["contended 16"].Ratio }},
-	{"(64)", func(d, _ map[string]measure.Summary) float64 { return d["contended 64"].Ratio }},
-	{"p99, RTT (16)", func(d, _ map[string]measure.Summary) float64 { return d["contended 16"].Ratio99 }},
-	{"(64)", func(d, _ map[string]measure.Summary) float64 { return d["contended 64"].Ratio99 }},
-	{"uncontended, × raw", func(_, n map[string]measure.Summary) float64 { return n["uncontended"].Ratio }},
-	{"hand-off p50, × raw (16)", func(_, n map[string]measure.Summary) float64 { return n["contended 16"].Ratio }},
-	{"(64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].Ratio }},
-	{"p99, × raw (64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].Ratio99 }},
-	{"fairness (64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].Jain }},
-	{"same holder (64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].Same }},
-	{"operations (16)", func(_, n map[string]measure.Summary) float64 { return n["contended 16"].PerAcquired }},
-	{"(64)", func(_, n map[string]measure.Summary) float64 { return n["contended 64"].PerAcquired }},
+	{"uncontended, RTT", func(d, _ summaries) float64 { return d.of("uncontended").Ratio }},
+	{"hand-off p50, RTT (16)", func(d, _ summaries) float64 { return d.of("contended 16").Ratio }},
+	{"(64)", func(d, _ summaries) float64 { return d.of("contended 64").Ratio }},
+	{"p99, RTT (16)", func(d, _ summaries) float64 { return d.of("contended 16").Ratio99 }},
+	{"(64)", func(d, _ summaries) float64 { return d.of("contended 64").Ratio99 }},
+	{"uncontended, × raw", func(_, n summaries) float64 { return n.of("uncontended").Ratio }},
+	{"hand-off p50, × raw (16)", func(_, n summaries) float64 { return n.of("contended 16").Ratio }},
+	{"(64)", func(_, n summaries) float64 { return n.of("contended 64").Ratio }},
+	{"p99, × raw (64)", func(_, n summaries) float64 { return n.of("contended 64").Ratio99 }},
+	{"fairness (64)", func(_, n summaries) float64 { return n.of("contended 64").Jain }},
+	{"same holder (64)", func(_, n summaries) float64 { return n.of("contended 64").Same }},
+	{"operations (16)", func(_, n summaries) float64 { return n.of("contended 16").PerAcquired }},
+	{"(64)", func(_, n summaries) float64 { return n.of("contended 64").PerAcquired }},
 }
 
 func (c Comparison) rows() []row {
@@ -68,11 +68,23 @@ func (c Comparison) remarks() []string {
 	return out
 }
 
-func byTarget(r *measure.Report) map[string]map[string]measure.Summary {
-	out := map[string]map[string]measure.Summary{}
+// summaries are those of one target, by their scenarios.
+type summaries map[string]measure.Summary
+
+// of is one in which nothing is a number if it was not measured.
+func (s summaries) of(scenario string) measure.Summary {
+	if sum, ok := s[scenario]; ok {
+		return sum
+	}
+	nan := math.NaN()
+	return measure.Summary{Ratio: nan, Ratio99: nan, Jain: nan, Same: nan, PerAcquired: nan}
+}
+
+func byTarget(r *measure.Report) map[string]summaries {
+	out := map[string]summaries{}
 	for _, s := range r.Summaries() {
 		if out[s.Target] == nil {
-			out[s.Target] = map[string]measure.Summary{}
+			out[s.Target] = summaries{}
 		}
 		out[s.Target][s.Scenario.Name()] = s
 	}
@@ -103,7 +115,8 @@ round trip without a delay (× raw, what it costs). Absolute times would say mor
 worker's call of Unlock to the return of the Lock of the next, if that is another one. Fairness is Jain's index over the
 workers; "same holder" is the share of acquisitions by the worker that had held just before, which makes a throughput
 look good and a hand-off rare. Operations are those of the server per acquisition, "–" where they were not counted.
-The peers have no fencing token. With local hand-off the waiters of a client pass a grant on among themselves, at most
+The peers have no fencing token. "Two writes" lock nothing: they are what a lock and an unlock cost where each must be
+written, with whatever the service does to keep it. With local hand-off the waiters of a client pass a grant on among themselves, at most
 15 times and while it is younger than 10 ms, which is opt-in: see [adr/0018](adr/0018-local-hand-off.md).
 {{range .Services}}
 ## {{.Service}}

@@ -38,7 +38,7 @@ func TestDocument(t *testing.T) {
 				},
 			}, nil
 		}
-		targets := []measure.Target{{Name: "one", Version: "Memory 1", Open: open}, {Name: "other", Open: open}}
+		targets := []measure.Target{{Name: "one", Version: "Memory 1", Open: open}, {Name: "other", Open: open}, {Name: "floor", Open: open, Alone: true}}
 		var scenarios []measure.Scenario
 		for _, n := range []int{1, 16, 64} {
 			kind := measure.Contended
@@ -60,7 +60,7 @@ func TestDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		doc := b.String()
-		for _, want := range []string{"## Memory\n", "Memory 1 on the same machine, raw round trip 1ms", "\n| one | 2.00 | ", "\n| other | 2.00 | "} {
+		for _, want := range []string{"## Memory\n", "Memory 1 on the same machine, raw round trip 1ms", "\n| one | 2.00 | ", "\n| other | 2.00 | ", "\n| floor | 2.00 | – | – | – | – | 2.00 | – | – | – | – | – | – | – |\n"} {
 			if !strings.Contains(doc, want) {
 				t.Errorf("the document lacks %q:\n%s", want, doc)
 			}

@@ -46,3 +46,18 @@ func target(name string, open func(ctx context.Context) (*peer, error)) measure.
 		return p, nil
 	}}
 }
+
+// floor is the least that a lock and an unlock may cost where each is one write: two
+// writes, as durable as the service makes them, which lock nothing.
+func floor(open func(ctx context.Context) (write func(context.Context) error, p *peer, err error)) measure.Target {
+	t := target("two writes", func(ctx context.Context) (*peer, error) {
+		write, p, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.lock = func(ctx context.Context, _ string) (func(context.Context) error, error) { return write, write(ctx) }
+		return p, nil
+	})
+	t.Alone = true
+	return t
+}

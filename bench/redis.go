@@ -22,6 +22,11 @@ func redisPeers(addr string) []measure.Target {
 		redsyncOn("redsync", []string{addr}),
 		rueidisLock("rueidislock, majority of 1", addr, 1),
 		rueidisLock("rueidislock", addr, 2),
+		floor(func(context.Context) (func(context.Context) error, *peer, error) {
+			c := redisClient(addr)
+			return func(ctx context.Context) error { return c.Set(ctx, "floor", "x", ttl*time.Second).Err() },
+				&peer{ping: func(ctx context.Context) error { return c.Ping(ctx).Err() }, close: c.Close}, nil
+		}),
 	}
 }
 

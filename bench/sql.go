@@ -14,84 +14,135 @@ import (
 	"github.com/interlock-go/lock/cmd/lockctl/measure"
 )
 
+// The floor of a database is one row that is updated by its key.
+const (
+	floorTable = "CREATE TABLE IF NOT EXISTS floor (id INT PRIMARY KEY, n BIGINT NOT NULL)"
+	floorWrite = "UPDATE floor SET n = n + 1 WHERE id = 1"
+)
+
+func postgresClient(ctx context.Context, url string) (*pgxpool.Pool, *peer, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.MaxConns = 64
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pool, &peer{
+		ping: func(ctx context.Context) error {
+			_, err := pool.Exec(ctx, "SELECT 1")
+			return err
+		},
+		close: func() error { pool.Close(); return nil },
+	}, nil
+}
+
 // postgresPeers has the session's advisory lock: no TTL, no token, a connection for
 // each holder and each waiter.
 func postgresPeers(url string) []measure.Target {
 	return []measure.Target{target("pg_advisory_lock", func(ctx context.Context) (*peer, error) {
-		cfg, err := pgxpool.ParseConfig(url)
+		pool, p, err := postgresClient(ctx, url)
 		if err != nil {
 			return nil, err
 		}
-		cfg.MaxConns = 64
-		pool, err := pgxpool.NewWithConfig(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		return &peer{
-			ping: func(ctx context.Context) error {
-				_, err := pool.Exec(ctx, "SELECT 1")
+		p.lock = func(ctx context.Context, name string) (func(context.Context) error, error) {
+			c, err := pool.Acquire(ctx)
+			if err != nil {
+				return nil, err
+			}
+			h := fnv.New64a()
+			_, _ = h.Write([]byte(name)) // never fails
+			key := int64(h.Sum64())
+			if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", key); err != nil {
+				c.Release()
+				return nil, err
+			}
+			return func(ctx context.Context) error {
+				defer c.Release()
+				_, err := c.Exec(ctx, "SELECT pg_advisory_unlock($1)", key)
 				return err
-			},
-			close: func() error { pool.Close(); return nil },
-			lock: func(ctx context.Context, name string) (func(context.Context) error, error) {
-				c, err := pool.Acquire(ctx)
-				if err != nil {
-					return nil, err
-				}
-				h := fnv.New64a()
-				_, _ = h.Write([]byte(name)) // never fails
-				key := int64(h.Sum64())
-				if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", key); err != nil {
-					c.Release()
-					return nil, err
-				}
-				return func(ctx context.Context) error {
-					defer c.Release()
-					_, err := c.Exec(ctx, "SELECT pg_advisory_unlock($1)", key)
-					return err
-				}, nil
-			},
-		}, nil
+			}, nil
+		}
+		return p, nil
+	}), floor(func(ctx context.Context) (func(context.Context) error, *peer, error) {
+		pool, p, err := postgresClient(ctx, url)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, statement := range []string{floorTable, "INSERT INTO floor VALUES (1, 0) ON CONFLICT DO NOTHING"} {
+			if _, err := pool.Exec(ctx, statement); err != nil {
+				return nil, nil, errors.Join(err, p.close())
+			}
+		}
+		return func(ctx context.Context) error {
+			_, err := pool.Exec(ctx, floorWrite)
+			return err
+		}, p, nil
 	})}
 }
 
+func mysqlClient(rawURL string) (*sql.DB, *peer, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := mysql.NewConfig()
+	cfg.Net, cfg.Addr, cfg.DBName, cfg.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	cfg.InterpolateParams = true // else each call is prepared first, a round trip more
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(64)
+	db.SetMaxIdleConns(64)
+	return db, &peer{
+		ping: func(ctx context.Context) error {
+			_, err := db.ExecContext(ctx, "SELECT 1")
+			return err
+		},
+		close: db.Close,
+	}, nil
+}
+
 // mysqlPeers has the session's named lock, with the same limits.
-func mysqlPeers(rawURL string) []measure.Target {
+func mysqlPeers(url string) []measure.Target {
 	return []measure.Target{target("GET_LOCK", func(context.Context) (*peer, error) {
-		u, err := url.Parse(rawURL)
+		db, p, err := mysqlClient(url)
 		if err != nil {
 			return nil, err
 		}
-		cfg := mysql.NewConfig()
-		cfg.Net, cfg.Addr, cfg.DBName, cfg.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
-		cfg.Passwd, _ = u.User.Password()
-		connector, err := mysql.NewConnector(cfg)
-		if err != nil {
-			return nil, err
+		p.lock = func(ctx context.Context, name string) (func(context.Context) error, error) {
+			c, err := db.Conn(ctx)
+			if err != nil {
+				return nil, err
+			}
+			var got sql.NullInt64
+			if err := c.QueryRowContext(ctx, "SELECT GET_LOCK(?, 30)", name).Scan(&got); err != nil || got.Int64 != 1 {
+				return nil, errors.Join(errors.New("GET_LOCK: not granted"), err, c.Close())
+			}
+			return func(ctx context.Context) error {
+				_, err := c.ExecContext(ctx, "DO RELEASE_LOCK(?)", name)
+				return errors.Join(err, c.Close())
+			}, nil
 		}
-		db := sql.OpenDB(connector)
-		db.SetMaxOpenConns(64)
-		db.SetMaxIdleConns(64)
-		return &peer{
-			ping: func(ctx context.Context) error {
-				_, err := db.ExecContext(ctx, "SELECT 1")
-				return err
-			},
-			close: db.Close,
-			lock: func(ctx context.Context, name string) (func(context.Context) error, error) {
-				c, err := db.Conn(ctx)
-				if err != nil {
-					return nil, err
-				}
-				var got sql.NullInt64
-				if err := c.QueryRowContext(ctx, "SELECT GET_LOCK(?, 30)", name).Scan(&got); err != nil || got.Int64 != 1 {
-					return nil, errors.Join(errors.New("GET_LOCK: not granted"), err, c.Close())
-				}
-				return func(ctx context.Context) error {
-					_, err := c.ExecContext(ctx, "DO RELEASE_LOCK(?)", name)
-					return errors.Join(err, c.Close())
-				}, nil
-			},
-		}, nil
+		return p, nil
+	}), floor(func(ctx context.Context) (func(context.Context) error, *peer, error) {
+		db, p, err := mysqlClient(url)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, statement := range []string{floorTable, "INSERT IGNORE INTO floor VALUES (1, 0)"} {
+			if _, err := db.ExecContext(ctx, statement); err != nil {
+				return nil, nil, errors.Join(err, p.close())
+			}
+		}
+		return func(ctx context.Context) error {
+			_, err := db.ExecContext(ctx, floorWrite)
+			return err
+		}, p, nil
 	})}
 }

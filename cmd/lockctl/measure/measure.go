@@ -15,6 +15,7 @@ const (
 	rawPings   = 30               // at most, or for rawFor
 	rawFor     = time.Second / 2  //
 	closeLimit = 30 * time.Second // for a client to close
+	warmLimit  = 10 * time.Second // beyond the least time to warm up
 	stuckAfter = 5 * time.Second  // without an acquisition when nobody holds the lock
 )
 
@@ -174,10 +175,23 @@ func (r *meter) drain(ctx context.Context, wg *sync.WaitGroup, cancel func()) {
 	}
 }
 
-// window measures for the scenario's time, after a fifth of it (at least 200 ms)
-// to warm up.
+// warm lets connections and queues be made: for a fifth of the scenario's time (at
+// least 200 ms), and until the turns have gone round twice, but not for ever.
+func (r *meter) warm(ctx context.Context, t Target) error {
+	turns := int64(2 * r.scen.Workers)
+	if r.scen.Kind == Idle {
+		turns = 0
+	}
+	err := pause(ctx, max(r.scen.For/5, 200*time.Millisecond)+t.Settle)
+	for begun := time.Now(); err == nil && r.turns.Load() < turns && time.Since(begun) < warmLimit; {
+		err = pause(ctx, 10*time.Millisecond)
+	}
+	return err
+}
+
+// window measures for the scenario's time.
 func (r *meter) window(ctx context.Context, t Target) error {
-	if err := pause(ctx, max(r.scen.For/5, 200*time.Millisecond)+t.Settle); err != nil {
+	if err := r.warm(ctx, t); err != nil {
 		return err
 	}
 	count := func() (int64, error) {

@@ -62,10 +62,20 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	for _, t := range p.Targets {
 		r.Targets = append(r.Targets, TargetInfo{Name: t.Name, Version: t.Version})
 	}
-	all := p.Rounds * len(p.Scenarios) * len(p.Targets)
+	all := 0
+	for _, s := range p.Scenarios {
+		for _, t := range p.Targets {
+			if !t.Alone || s.Workers == 1 {
+				all += p.Rounds
+			}
+		}
+	}
 	for round := range p.Rounds {
 		for _, s := range p.Scenarios {
 			for _, t := range p.Targets {
+				if t.Alone && s.Workers > 1 {
+					continue
+				}
 				if p.Progress != nil {
 					p.Progress(len(r.Runs), all, fmt.Sprintf("%s, %s", t.Name, s.Name()))
 				}

@@ -20,6 +20,9 @@ type Target struct {
 	Operations func(ctx context.Context) (int64, error)
 	// Settle is how long the server may take to count what it has executed.
 	Settle time.Duration
+	// Alone: it excludes nobody, so only a single worker makes sense. For what a lock
+	// is compared with.
+	Alone bool
 	// Close ends what the target itself has opened; nil for nothing.
 	Close func()
 }
