@@ -92,7 +92,7 @@ bench-once: setup ## each benchmark once and in short, to see that it works
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: performance
-performance: setup ## measure beside the peers and write docs/performance.md (about an hour; leave the machine alone meanwhile)
+performance: setup ## measure beside the peers and write docs/performance.md (about half an hour; leave the machine alone meanwhile)
 	LOCK_TEST_REQUIRE=all go test -run '^$$' -bench Peers -benchtime 1x -timeout 60m ./bench -document $(CURDIR)/docs/performance.md
 
 .PHONY: cover

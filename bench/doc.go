@@ -4,7 +4,7 @@
 //	make performance
 //
 // to measure and to write docs/performance.md, or the benchmark Peers of one service
-// alone: go test -run '^$' -bench Peers/redis ./bench.
+// alone: go test -run '^$' -bench Peers/Redis ./bench.
 //
 // Each peer is used as its own documentation says, with a TTL of 30 s and renewal
 // where it has any. A peer that must be told how often to ask is measured with the

@@ -57,11 +57,16 @@ func (c Comparison) rows() []row {
 // remarks name what went wrong.
 func (c Comparison) remarks() []string {
 	var out []string
-	for _, r := range []*measure.Report{c.Delayed, c.Near} {
-		out = append(out, r.Violations()...)
+	for _, r := range []struct {
+		*measure.Report
+		how string
+	}{{c.Delayed, "with the delay"}, {c.Near, "without"}} {
+		for _, v := range r.Violations() {
+			out = append(out, v+" ("+r.how+")")
+		}
 		for _, s := range r.Summaries() {
 			if s.Errors > 0 {
-				out = append(out, fmt.Sprintf("%s, %s: %d errors, the first: %s", s.Target, s.Scenario.Name(), s.Errors, s.FirstErr))
+				out = append(out, fmt.Sprintf("%s, %s, %s: errors: %d, the first: %s", s.Target, s.Scenario.Name(), r.how, s.Errors, s.FirstErr))
 			}
 		}
 	}
@@ -115,8 +120,8 @@ round trip without a delay (× raw, what it costs). Absolute times would say mor
 worker's call of Unlock to the return of the Lock of the next, if that is another one. Fairness is Jain's index over the
 workers; "same holder" is the share of acquisitions by the worker that had held just before, which makes a throughput
 look good and a hand-off rare. Operations are those of the server per acquisition, "–" where they were not counted.
-The peers have no fencing token. "Two writes" lock nothing: they are what a lock and an unlock cost where each must be
-written, with whatever the service does to keep it. With local hand-off the waiters of a client pass a grant on among themselves, at most
+The peers have no fencing token. "Two writes" of one row or key lock nothing: they are
+what this takes of the service, of which PostgreSQL, MySQL and MariaDB wait for the disk here and the others do not. With local hand-off the waiters of a client pass a grant on among themselves, at most
 15 times and while it is younger than 10 ms, which is opt-in: see [adr/0018](adr/0018-local-hand-off.md).
 {{range .Services}}
 ## {{.Service}}
@@ -126,9 +131,9 @@ written, with whatever the service does to keep it. With local hand-off the wait
 | | {{$.Head}} |
 |---|{{$.Rule}}
 {{range .Rows}}| {{.Target}} | {{.Cells}} |
-{{end}}{{range .Remarks}}
-- {{.}}
-{{end}}{{end}}
+{{end}}{{if .Remarks}}
+{{range .Remarks}}- {{.}}
+{{end}}{{end}}{{end}}
 ## Again
 
     make performance                                                   # all of this, on your machine

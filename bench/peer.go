@@ -47,8 +47,8 @@ func target(name string, open func(ctx context.Context) (*peer, error)) measure.
 	}}
 }
 
-// floor is the least that a lock and an unlock may cost where each is one write: two
-// writes, as durable as the service makes them, which lock nothing.
+// floor is two writes that lock nothing, for what is the service's own share of a lock
+// and an unlock: that of its disk, for one, where it waits for it.
 func floor(open func(ctx context.Context) (write func(context.Context) error, p *peer, err error)) measure.Target {
 	t := target("two writes", func(ctx context.Context) (*peer, error) {
 		write, p, err := open(ctx)

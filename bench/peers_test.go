@@ -134,7 +134,7 @@ func countRedis(b *testing.B, addr string, commands []string) func(context.Conte
 }
 
 // BenchmarkPeers measures each service with a delay and without, once whatever b.N
-// is. What it reports are the medians of this library; -document has all of it.
+// is. What it reports are medians in round trips; -document has all of it.
 func BenchmarkPeers(b *testing.B) {
 	for _, s := range services {
 		b.Run(s.name, func(b *testing.B) {
