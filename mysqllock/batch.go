@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,9 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	var alone []renewal
 	for some := range slices.Chunk(all, maxBatch) {
 		alone = append(alone, b.renewMany(ctx, some)...)
+		if errors.Is(errs[0], errors.ErrUnsupported) {
+			return slices.Repeat(errs[:1], len(errs))
+		}
 	}
 	soon, cancel := context.WithTimeout(ctx, aloneFor(renewals))
 	defer cancel()
@@ -80,8 +84,11 @@ func (b *Backend) renewMany(ctx context.Context, all []renewal) (alone []renewal
 		return classify(err)
 	})
 	if err != nil { // n and back may still be written to
-		if e := number(err); e == errSyntax || e == errLockWait {
-			return all // a server that knows no SKIP LOCKED, or waits in spite of it
+		switch number(err) {
+		case errLockWait:
+			return all // the server waits in spite of SKIP LOCKED
+		case errSyntax:
+			err = fmt.Errorf("%w: a server without SKIP LOCKED: %w", errors.ErrUnsupported, err)
 		}
 		for _, r := range all {
 			*r.err = err

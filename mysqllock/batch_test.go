@@ -89,7 +89,7 @@ func TestBatch(t *testing.T) {
 		"taken back":              {of: 256, back: 1, most: 3},
 		"taken back, again":       {of: 4, back: 3, most: 7},
 		"failed":                  {of: 20, failed: &mysql.MySQLError{Number: errReadOnly}, says: "primary", most: 1},
-		"a server without it":     {of: 3, failed: &mysql.MySQLError{Number: errSyntax}, most: 4},
+		"a server without it":     {of: 20, failed: &mysql.MySQLError{Number: errSyntax}, says: errors.ErrUnsupported.Error(), most: 1},
 		"a server that waits":     {of: 3, failed: &mysql.MySQLError{Number: errLockWait}, most: 4},
 		"cut":                     {of: 20, failed: errors.New("connection reset"), says: backend.ErrUncertain.Error(), most: 1},
 		"a session that is ended": {of: 20, failed: &mysql.MySQLError{Number: errKilled}, says: backend.ErrUncertain.Error(), most: 1},

@@ -34,7 +34,7 @@ type Storage struct {
 // hold is a name's in this process. It begins before the lock is asked for and lasts until
 // Unlock, even if the lock is lost: calls tell no holder from another but by the name.
 type hold struct {
-	lease *lock.Lease   // nil while the lock is waited for
+	lease *lock.Lease   // nil while the lock is waited for, and from Unlock on
 	over  chan struct{} // closed when the hold is
 }
 
@@ -73,7 +73,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 
 // Unlock frees the lock of a name. A lock that was lost is free: that is no error.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
-	lease, err := s.lease(name)
+	lease, err := s.lease(name, true)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 // lock renews itself, so nothing is to be done unless it is lost: then one attempt is made
 // to have it again, after which certmagic looks whether there still is something to do.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
-	lease, err := s.lease(name)
+	lease, err := s.lease(name, false)
 	if err != nil || lease.Err() == nil {
 		return err
 	}
@@ -97,8 +97,15 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		return fmt.Errorf("%w; %w", lease.Err(), err)
 	}
 	s.mu.Lock()
-	s.held[name].lease = again
+	h := s.held[name]
+	still := h != nil && h.lease == lease
+	if still {
+		h.lease = again
+	}
 	s.mu.Unlock()
+	if !still {
+		return errors.Join(notLocked(name), again.Unlock(ctx)) // unlocked meanwhile
+	}
 	return nil
 }
 
@@ -134,12 +141,19 @@ func (s *Storage) end(name string) {
 	}
 }
 
-// lease is that of a name that is locked.
-func (s *Storage) lease(name string) (*lock.Lease, error) {
+// lease is that of a name that is locked, which it is no more if the lease is taken.
+func (s *Storage) lease(name string, take bool) (*lock.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.held[name]; h != nil && h.lease != nil {
-		return h.lease, nil
+	h := s.held[name]
+	if h == nil || h.lease == nil {
+		return nil, notLocked(name)
 	}
-	return nil, fmt.Errorf("certmagiclock: %q is not locked", name)
+	lease := h.lease
+	if take {
+		h.lease = nil
+	}
+	return lease, nil
 }
+
+func notLocked(name string) error { return fmt.Errorf("certmagiclock: %q is not locked", name) }

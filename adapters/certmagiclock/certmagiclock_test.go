@@ -260,6 +260,37 @@ func TestUnlockAfterLoss(t *testing.T) {
 	})
 }
 
+// interrupted does something before each TryLock.
+type interrupted struct {
+	lock.Mutex
+	by func()
+}
+
+func (m interrupted) TryLock(ctx context.Context) (*lock.Lease, error) {
+	m.by()
+	return m.Mutex.TryLock(ctx)
+}
+
+// A lock that is had again after its holder has unlocked it is nobody's, and is freed.
+func TestUnlockWhileRenewing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := nodes(t, 1)[0]
+		var s *certmagiclock.Storage
+		s = certmagiclock.New(n.s.Storage, func(name string, opts ...lock.MutexOption) lock.Mutex {
+			return interrupted{n.c.Mutex(name, opts...), func() { must(t, s.Unlock(t.Context(), "x")) }}
+		})
+		must(t, s.Lock(t.Context(), "x"))
+		_, err := n.c.Break(t.Context(), "certmagic/x")
+		must(t, err)
+		synctest.Wait()
+		if err := s.RenewLockLease(t.Context(), "x", time.Minute); err == nil {
+			t.Error("renewed what is not locked")
+		}
+		must(t, n.s.Lock(t.Context(), "x"))
+		must(t, n.s.Unlock(t.Context(), "x"))
+	})
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
