@@ -14,11 +14,15 @@ import (
 type service struct {
 	ping, lock, unlock, handOff time.Duration
 
-	twoAtOnce bool // lets everybody in
-	sameToken bool // gives the same token to all
-	refuses   bool // fails each second Lock
-	forgets   bool // wakes nobody after the tenth Lock
+	twoAtOnce bool          // lets everybody in
+	sameToken bool          // gives the same token to all
+	refuses   bool          // fails each second Lock
+	forgets   bool          // wakes nobody after the tenth Lock
+	deaf      bool          // a wait ends when the client is closed, and not with its context
+	cold      time.Duration // what each of the first 64 hand-offs takes beside
 
+	closed  chan struct{}
+	closing sync.Once
 	mu      sync.Mutex
 	held    map[string]bool
 	waiting map[string][]chan struct{}
@@ -47,7 +51,12 @@ func (c fakeClient) Ping(context.Context) error {
 	return nil
 }
 
-func (c fakeClient) Close(context.Context) error { return nil }
+func (c fakeClient) Close(context.Context) error {
+	if c.s.deaf {
+		c.s.closing.Do(func() { close(c.s.closed) })
+	}
+	return nil
+}
 
 func (c fakeClient) Lock(ctx context.Context, name string) (measure.Lease, error) {
 	s := c.s
@@ -65,13 +74,22 @@ func (c fakeClient) Lock(ctx context.Context, name string) (measure.Lease, error
 		turn := make(chan struct{})
 		s.waiting[name] = append(s.waiting[name], turn)
 		s.mu.Unlock()
+		end := ctx.Done()
+		if s.deaf {
+			end = s.closed
+		}
 		select {
 		case <-turn:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		case <-end:
+			return nil, context.Canceled
 		}
 		time.Sleep(s.handOff)
 		s.mu.Lock()
+		if s.token < 64 && s.cold > 0 {
+			s.mu.Unlock()
+			time.Sleep(s.cold)
+			s.mu.Lock()
+		}
 	}
 	defer s.mu.Unlock()
 	s.held[name] = true

@@ -77,13 +77,14 @@ func Measure(ctx context.Context, t Target, s Scenario, round int) (*Measurement
 		Raw: newTimes(), Cycle: newTimes(), Wait: newTimes(), HandOff: newTimes(),
 	}
 	clients := make([]Client, 0, s.Clients)
-	defer func() {
+	closeAll := sync.OnceFunc(func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 		defer cancel()
 		for _, c := range clients {
 			_ = c.Close(closing) // a measurement is over; what is left ends with its TTL
 		}
-	}()
+	})
+	defer closeAll()
 	for range s.Clients {
 		c, err := t.Open(ctx)
 		if err != nil {
@@ -103,7 +104,7 @@ func Measure(ctx context.Context, t Target, s Scenario, round int) (*Measurement
 	for i := range r.locks {
 		r.locks[i].last = -1
 	}
-	if err := r.run(ctx, t, clients); err != nil {
+	if err := r.run(ctx, t, clients, closeAll); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", t.Name, s.Name(), err)
 	}
 	m.Errors = r.errors.Load()
@@ -123,7 +124,7 @@ func (m *Measurement) raw(ctx context.Context, c Client) error {
 	return nil
 }
 
-func (r *meter) run(ctx context.Context, t Target, clients []Client) error {
+func (r *meter) run(ctx context.Context, t Target, clients []Client, closeAll func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	name := "bench-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-"
@@ -147,16 +148,21 @@ func (r *meter) run(ctx context.Context, t Target, clients []Client) error {
 			err = uerr
 		}
 	}
-	r.drain(ctx, &wg, cancel)
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	r.drain(ctx, ended, cancel)
+	select {
+	case <-ended:
+	case <-time.After(stuckAfter): // of a library whose waits cannot be cancelled
+		closeAll()
+		<-ended
+	}
 	return err
 }
 
 // drain waits for the workers: each has a turn still, if it waits. Where the turns
 // cease although some wait, those are cancelled.
-func (r *meter) drain(ctx context.Context, wg *sync.WaitGroup, cancel func()) {
-	ended := make(chan struct{})
-	go func() { wg.Wait(); close(ended) }()
-	defer func() { <-ended }()
+func (r *meter) drain(ctx context.Context, ended <-chan struct{}, cancel func()) {
 	for turns := r.turns.Load(); ; {
 		select {
 		case <-ended:

@@ -96,15 +96,43 @@ func TestBrokenLocks(t *testing.T) {
 	if s := r.Summaries()[0]; s.Errors == 0 || s.FirstErr != errRefused.Error() {
 		t.Errorf("a lock that fails: %d errors, the first %q", s.Errors, s.FirstErr)
 	}
-	crowd := []measure.Scenario{scenario(t, measure.Contended, 64)}
-	r = run(t, 1, crowd, (&service{ping: ms, lock: ms, unlock: ms, handOff: ms, forgets: true}).target("forgets"))
-	if s := r.Summaries()[0]; s.Errors != 1 || !strings.Contains(s.FirstErr, "still waiting") {
-		t.Errorf("a lock that forgets who waits: %d errors, the first %q", s.Errors, s.FirstErr)
-	}
-	// the last turns take longer than it takes to be called stuck
-	r = run(t, 1, crowd, (&service{ping: ms, lock: ms, unlock: ms, handOff: 300 * ms}).target("slow"))
-	if s := r.Summaries()[0]; s.Errors != 0 {
-		t.Errorf("a slow lock: %d errors, the first %q", s.Errors, s.FirstErr)
+}
+
+// TestQueues: what is measured begins when the queue stands, and ends when it is empty,
+// or stuck.
+func TestQueues(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		of    *service
+		stuck bool
+		most  time.Duration // for all of it
+	}{
+		"connections are made":        {of: &service{cold: 20 * ms, handOff: ms}, most: 5 * time.Second},
+		"the last turns take long":    {of: &service{handOff: 600 * ms}, most: 2 * time.Minute},
+		"who waits is forgotten":      {of: &service{handOff: ms, forgets: true}, stuck: true, most: 20 * time.Second},
+		"and waits cannot be stopped": {of: &service{handOff: ms, forgets: true, deaf: true}, stuck: true, most: 25 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := c.of
+				s.ping, s.lock, s.unlock, s.closed = ms, ms, ms, make(chan struct{})
+				begun := time.Now()
+				r, err := measure.Run(t.Context(), measure.Plan{Targets: []measure.Target{s.target("one")}, Scenarios: []measure.Scenario{scenario(t, measure.Contended, 64)}, Rounds: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum := r.Summaries()[0]
+				if c.stuck != (sum.Errors == 1 && strings.Contains(sum.FirstErr, "still waiting")) || !c.stuck && sum.Errors != 0 {
+					t.Errorf("stuck: %v; got %d errors, the first %q", c.stuck, sum.Errors, sum.FirstErr)
+				}
+				if took := time.Since(begun); took > c.most {
+					t.Errorf("took %v, want at most %v", took, c.most)
+				}
+				if !c.stuck {
+					near(t, "p99", sum.Ratio99, float64(c.of.handOff/ms))
+				}
+			})
+		})
 	}
 }
 
