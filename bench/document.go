@@ -120,9 +120,9 @@ round trip without a delay (× raw, what it costs). Absolute times would say mor
 worker's call of Unlock to the return of the Lock of the next, if that is another one. Fairness is Jain's index over the
 workers; "same holder" is the share of acquisitions by the worker that had held just before, which makes a throughput
 look good and a hand-off rare. Operations are those of the server per acquisition, "–" where they were not counted.
-The peers have no fencing token. "Two writes" of one row or key lock nothing: they are
-what this takes of the service, of which PostgreSQL, MySQL and MariaDB wait for the disk here and the others do not. With local hand-off the waiters of a client pass a grant on among themselves, at most
-15 times and while it is younger than 10 ms, which is opt-in: see [adr/0018](adr/0018-local-hand-off.md).
+The peers have no fencing token. "Two writes" of one row or key lock nothing: they are what this takes of the service,
+of which PostgreSQL, MySQL and MariaDB wait for the disk here and the others do not. With local hand-off the waiters of
+a client pass a grant on among themselves, at most 15 times and while it is younger than 10 ms, which is opt-in: see [adr/0018](adr/0018-local-hand-off.md).
 {{range .Services}}
 ## {{.Service}}
 

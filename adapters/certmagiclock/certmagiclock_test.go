@@ -260,34 +260,86 @@ func TestUnlockAfterLoss(t *testing.T) {
 	})
 }
 
-// interrupted does something before each TryLock.
+// interrupted does something before each Lock and TryLock.
 type interrupted struct {
 	lock.Mutex
-	by func()
+	lock, try func()
+}
+
+func (m interrupted) Lock(ctx context.Context) (*lock.Lease, error) {
+	m.lock()
+	return m.Mutex.Lock(ctx)
 }
 
 func (m interrupted) TryLock(ctx context.Context) (*lock.Lease, error) {
-	m.by()
+	m.try()
 	return m.Mutex.TryLock(ctx)
 }
 
-// A lock that is had again after its holder has unlocked it is nobody's, and is freed.
+// A lock that is had again after its holder has unlocked it is nobody's, and is freed:
+// also if the next one in this process has begun to lock it.
 func TestUnlockWhileRenewing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := nodes(t, 1)[0]
-		var s *certmagiclock.Storage
-		s = certmagiclock.New(n.s.Storage, func(name string, opts ...lock.MutexOption) lock.Mutex {
-			return interrupted{n.c.Mutex(name, opts...), func() { must(t, s.Unlock(t.Context(), "x")) }}
+	for _, next := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := nodes(t, 1)[0]
+			var s *certmagiclock.Storage
+			locks, begun, freed, locked := 0, make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			first := func() {
+				if locks++; locks == 2 {
+					close(begun)
+					<-freed
+				}
+			}
+			s = certmagiclock.New(n.s.Storage, func(name string, opts ...lock.MutexOption) lock.Mutex {
+				return interrupted{n.c.Mutex(name, opts...), first, func() {
+					must(t, s.Unlock(t.Context(), "x"))
+					if next {
+						go func() {
+							soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+							defer cancel()
+							locked <- s.Lock(soon, "x")
+						}()
+						<-begun
+					}
+				}}
+			})
+			must(t, s.Lock(t.Context(), "x"))
+			_, err := n.c.Break(t.Context(), "certmagic/x")
+			must(t, err)
+			synctest.Wait()
+			if err := s.RenewLockLease(t.Context(), "x", time.Minute); err == nil {
+				t.Error("renewed what is not locked")
+			}
+			if next {
+				close(freed)
+				must(t, <-locked)
+				must(t, s.Unlock(t.Context(), "x"))
+			}
+			must(t, n.s.Lock(t.Context(), "x"))
+			must(t, n.s.Unlock(t.Context(), "x"))
 		})
-		must(t, s.Lock(t.Context(), "x"))
-		_, err := n.c.Break(t.Context(), "certmagic/x")
+	}
+}
+
+// An Unlock that has freed the lock, and not returned yet, leaves nothing to renew.
+func TestRenewingWhileUnlocking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *certmagiclock.Storage
+		renewed := errors.New("not asked")
+		c, err := lock.New(memlock.New(), lock.WithObserver(&lock.Observer{Released: func(context.Context, lock.Event) {
+			renewed = s.RenewLockLease(t.Context(), "x", time.Minute)
+		}}))
 		must(t, err)
-		synctest.Wait()
-		if err := s.RenewLockLease(t.Context(), "x", time.Minute); err == nil {
-			t.Error("renewed what is not locked")
+		defer func() { must(t, c.Close(context.Background())) }()
+		s = certmagiclock.New(nil, c.Mutex)
+		must(t, s.Lock(t.Context(), "x"))
+		must(t, s.Unlock(t.Context(), "x"))
+		if renewed == nil {
+			t.Error("renewed what is being unlocked")
 		}
-		must(t, n.s.Lock(t.Context(), "x"))
-		must(t, n.s.Unlock(t.Context(), "x"))
+		if ok, err := s.TryLock(t.Context(), "x"); !ok || err != nil {
+			t.Fatal("the lock is held by nobody", err)
+		}
 	})
 }
 
