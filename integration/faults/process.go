@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -23,8 +24,43 @@ type process struct {
 	done  chan struct{} // closed when all it said has been read
 	gone  chan struct{} // closed when it has ended
 
+	hangs chan struct{} // closed when it hangs, see workload.Config.HangAfter
+
 	mu   sync.Mutex
-	open map[int]workload.Op // holds whose end it has not told
+	open map[int]*openHold // holds whose end the process has not reported
+}
+
+// openHold is a hold of a process and the end of the trust in it, as far as known.
+type openHold struct {
+	workload.Op
+	trusted int64 // math.MaxInt64: not ended
+}
+
+// see updates the open holds with what the process reports.
+func (p *process) see(op workload.Op) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch op.Kind {
+	case workload.Released, workload.Lost:
+		delete(p.open, op.Hold)
+		return
+	case workload.Acquired, workload.Trusted, workload.Ending:
+	default:
+		return
+	}
+	h := p.open[op.Hold]
+	if h == nil { // a loss may be reported before its Acquired
+		h = &openHold{trusted: math.MaxInt64}
+		p.open[op.Hold] = h
+	}
+	switch op.Kind {
+	case workload.Acquired:
+		h.Op = op
+	case workload.Trusted:
+		h.Until = max(h.Until, op.Until)
+	case workload.Ending:
+		h.trusted = min(h.trusted, op.Call)
+	}
 }
 
 // Self runs this very program again, which must call [workload.Main] first.
@@ -46,7 +82,7 @@ func startProcess(cmd *exec.Cmd, cfg workload.Config, r workload.Resource, recor
 	}
 	cmd.Env = append(cmd.Env, workload.Variable+"="+string(text))
 	cmd.Stderr = os.Stderr
-	p := &process{cmd: cmd, ready: make(chan error, 1), done: make(chan struct{}), gone: make(chan struct{}), open: map[int]workload.Op{}}
+	p := &process{cmd: cmd, ready: make(chan error, 1), done: make(chan struct{}), gone: make(chan struct{}), hangs: make(chan struct{}), open: map[int]*openHold{}}
 	if p.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -110,19 +146,10 @@ func (p *process) read(out io.Reader, r workload.Resource, record func(workload.
 			if err := json.Unmarshal([]byte(rest), &op); err != nil {
 				continue // cut off by its death
 			}
-			p.mu.Lock()
-			switch op.Kind {
-			case workload.Acquired:
-				p.open[op.Hold] = op
-			case workload.Trusted:
-				o := p.open[op.Hold]
-				o.Until = max(o.Until, op.Until)
-				p.open[op.Hold] = o
-			case workload.Released, workload.Lost:
-				delete(p.open, op.Hold)
-			}
-			p.mu.Unlock()
+			p.see(op)
 			record(op)
+		case "hangs":
+			close(p.hangs)
 		}
 	}
 }
@@ -145,8 +172,9 @@ func (p *process) stop(within time.Duration) error {
 	}
 }
 
-// kill ends it with SIGKILL. The result is the ends of its holds, which nobody can
-// trust any more.
+// kill ends the process with SIGKILL and returns the ends of its open holds. The trust
+// in a hold ends with the process, its lease, or what the process recorded before it
+// released the hold, whichever is first.
 func (p *process) kill() []workload.Op {
 	// Its locks may be free as soon as it is dead, and that may be at once.
 	at := workload.Monotonic(time.Now())
@@ -155,13 +183,16 @@ func (p *process) kill() []workload.Op {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var ends []workload.Op
-	for _, op := range p.open {
-		end := workload.Op{Kind: workload.Lost, Key: op.Key, Worker: op.Worker, Hold: op.Hold, Call: at, Until: op.Until, Err: "killed"}
-		if op.Until != 0 {
-			end.Call = min(at, op.Until)
+	for _, h := range p.open {
+		if h.Kind != workload.Acquired {
+			continue // killed before it had recorded the grant
+		}
+		end := workload.Op{Kind: workload.Lost, Key: h.Key, Worker: h.Worker, Hold: h.Hold, Call: min(at, h.trusted), Until: h.Until, Err: "killed"}
+		if h.Until != 0 {
+			end.Call = min(end.Call, h.Until)
 		}
 		ends = append(ends, end)
 	}
-	p.open = map[int]workload.Op{}
+	p.open = map[int]*openHold{}
 	return ends
 }

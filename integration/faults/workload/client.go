@@ -28,6 +28,9 @@ type Config struct {
 	// Workers of all processes begin what they do in the first Busy of each Period,
 	// which began at Phase of the machine's clock. Zero: at any time.
 	Period, Busy, Phase time.Duration
+	// HangAfter is the operation (see Client.After) after which a process prints
+	// "hangs" and does nothing more until it is killed.
+	HangAfter string
 }
 
 // Workers is how many goroutines the client uses.
@@ -40,6 +43,9 @@ type Client struct {
 	resource Resource
 	// Before is called before an operation of each kind: lock, try, extend, unlock.
 	Before func(what string)
+	// After is called when a worker has released a lock (unlock) or its term is over
+	// (resign), before that is recorded.
+	After func(what string)
 
 	lock    *lock.Client
 	calm    atomic.Bool
@@ -50,27 +56,36 @@ type Client struct {
 
 type eventsKey struct{}
 
-// events are what a client is told of one attempt: when it began to wait, and when
+// events are what an observer reports of one attempt: when it began to wait, and when
 // its hold was lost.
-type events struct{ waited, lost atomic.Int64 }
+type events struct {
+	waited, lost atomic.Int64
+	ending       func(at int64) // records the end of trust
+}
 
-func note(ctx context.Context, which func(*events) *atomic.Int64) {
-	if e, ok := ctx.Value(eventsKey{}).(*events); ok {
-		which(e).CompareAndSwap(0, now())
+func eventsOf(ctx context.Context) *events {
+	e, ok := ctx.Value(eventsKey{}).(*events)
+	if !ok {
+		return &events{ending: func(int64) {}} // an attempt that no worker made
 	}
+	return e
 }
 
 // Options are what the lock.Client given to New must be made with.
 func Options(ttl time.Duration) []lock.Option {
 	return []lock.Option{lock.WithTTL(ttl), lock.WithObserver(&lock.Observer{
-		Waiting: func(ctx context.Context, _ lock.Event) { note(ctx, func(e *events) *atomic.Int64 { return &e.waited }) },
-		Lost:    func(ctx context.Context, _ lock.Event) { note(ctx, func(e *events) *atomic.Int64 { return &e.lost }) },
+		Waiting: func(ctx context.Context, _ lock.Event) { eventsOf(ctx).waited.CompareAndSwap(0, now()) },
+		Lost: func(ctx context.Context, _ lock.Event) {
+			if e, at := eventsOf(ctx), now(); e.lost.CompareAndSwap(0, at) {
+				e.ending(at)
+			}
+		},
 	})}
 }
 
 // New makes a client; record is called from its workers.
 func New(cfg Config, c *lock.Client, r Resource, record func(Op)) *Client {
-	return &Client{Config: cfg, lock: c, resource: r, record: record, Before: func(string) {}, inside: make([]atomic.Int64, cfg.Workers()), granted: make([]atomic.Int64, cfg.Workers())}
+	return &Client{Config: cfg, lock: c, resource: r, record: record, Before: func(string) {}, After: func(string) {}, inside: make([]atomic.Int64, cfg.Workers()), granted: make([]atomic.Int64, cfg.Workers())}
 }
 
 // Run returns when ctx has ended and nothing is held any more.

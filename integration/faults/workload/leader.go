@@ -20,7 +20,7 @@ func (w *worker) lead(ctx context.Context) {
 			}
 			c.h.trusted()
 		}
-		c.led = now()
+		c.led = c.h.endTrust()
 		return lock.ErrResign
 	}, lock.WithBackoff(w.TTL/50, w.TTL/10), lock.WithOnRetry(c.over))
 	c.over(err)
@@ -51,6 +51,7 @@ func (c *candidate) over(err error) {
 	if h == nil {
 		return
 	}
+	c.w.After("resign")
 	op := Op{Kind: Released, Key: h.op.Key, Worker: c.w.id, Hold: h.op.Hold, Token: h.op.Token, Call: c.led, Ret: now()}
 	if err != lock.ErrResign { //nolint:errorlint // the very value
 		op.Kind, op.Err = Lost, err.Error()

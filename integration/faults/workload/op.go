@@ -13,6 +13,10 @@ type Kind string
 const (
 	Acquired Kind = "acquired"
 	Refused  Kind = "refused" // a Lock or TryLock without a grant
+	// Ending is recorded at the end of a holder's trust, before the request to release
+	// leaves the process. Call is that instant. If the process is killed before it
+	// records Released or Lost, the service may have executed the request.
+	Ending   Kind = "ending"
 	Released Kind = "released"
 	Lost     Kind = "lost"  // a hold whose end is not known; Call is the end of its holder's trust, Ret when it was noticed
 	Trusted  Kind = "until" // a hold was renewed

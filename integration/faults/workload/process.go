@@ -56,6 +56,14 @@ func serve(text string) error {
 			p.say("op " + string(line))
 		}
 	})
+	if cfg.HangAfter != "" {
+		w.After = func(what string) {
+			if what == cfg.HangAfter {
+				p.say("hangs")
+				select {}
+			}
+		}
+	}
 	p.say("ready")
 	go func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {

@@ -137,14 +137,16 @@ func (w *worker) take(ctx context.Context, key int, try bool, bound time.Duratio
 
 // acquire notes what one call of a Lock or TryLock comes to.
 func (w *worker) acquire(ctx context.Context, key int, what string, take func(context.Context) (*lock.Lease, error)) (*hold, error) {
-	e := &events{}
+	op := Op{Kind: Acquired, Key: key, Worker: w.id, Hold: w.id*MaxHolds + w.holds + 1, Try: what == "try"}
+	e := &events{ending: func(at int64) { w.record(Op{Kind: Ending, Key: key, Worker: w.id, Hold: op.Hold, Call: at}) }}
 	w.Before(what)
-	call := now()
-	w.inside.Store(call)
+	op.Call = now()
+	w.inside.Store(op.Call)
 	l, err := take(context.WithValue(ctx, eventsKey{}, e))
 	w.inside.Store(0)
-	op := Op{Kind: Acquired, Key: key, Worker: w.id, Call: call, Ret: now(), Try: what == "try", Waited: e.waited.Load()}
+	op.Ret, op.Waited = now(), e.waited.Load()
 	if err != nil {
+		op.Hold = 0
 		w.refused.Add(1)
 		if op.Ret-op.Call > int64(time.Second) || errors.Is(err, lock.ErrInvalid) {
 			op.Kind, op.Err = Refused, err.Error()
@@ -154,7 +156,6 @@ func (w *worker) acquire(ctx context.Context, key int, what string, take func(co
 	}
 	w.granted.Store(op.Ret)
 	w.holds++
-	op.Hold = w.id*MaxHolds + w.holds
 	op.Token, _ = l.Token()
 	op.Until = Monotonic(l.Expires())
 	w.record(op)
@@ -188,15 +189,24 @@ func (h *hold) writeUnder(of interface{ Err() error }) {
 	h.w.record(op)
 }
 
+// endTrust records that the trust in the hold ends now and returns the time. The
+// caller releases the hold afterwards.
+func (h *hold) endTrust() int64 {
+	at := now()
+	h.ending(at)
+	return at
+}
+
 // end gives the hold back, or notes that it was lost.
 func (h *hold) end() {
 	w, l := h.w, h.l
 	w.Before("unlock")
 	op := Op{Kind: Released, Key: h.op.Key, Worker: w.id, Hold: h.op.Hold, Token: h.op.Token}
-	op.Call = now()
+	op.Call = h.endTrust()
 	lost := l.Err()
 	err := l.Unlock(context.Background())
 	op.Ret = now()
+	w.After("unlock")
 	if lost != nil {
 		err = lost
 	}
