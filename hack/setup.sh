@@ -1,26 +1,54 @@
 #!/usr/bin/env bash
-# Makes a bare Debian or Ubuntu machine able to run every test of this repository: compiler, make, a
-# redis-server binary, a Docker engine, and the images of the servers. Images are pulled where a registry
-# answers, otherwise built from Debian packages. What is there already is left alone; a second run only looks.
+# Installs what the tests need on a Debian or Ubuntu machine. Usage: hack/setup.sh [toolchain|test|all]
+#
+#   toolchain  make and a C compiler, which the race detector needs
+#   test       the toolchain, Docker and the images that make test needs (the default)
+#   all        what make test-all needs: older versions, and the servers that run as local processes
+#
+# It first says what it will install. What is there already is not changed. Images are pulled if a registry answers;
+# otherwise they are built from Debian packages. The exit code is 1 if something is missing at the end, with a line for
+# each. Without root it installs nothing, unless SETUP_SUDO=1 permits it to use sudo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# One line per image: flavour | official name | name when built here | folder in hack/images | Debian suite | binary=major that serves instead
-images=(
-	"redis-7|redis:7|interlock-test/redis:7|redis|bookworm|redis-server=7"
-	"redis-8|redis:8|interlock-test/redis:8|redis|sid|"
-	"valkey-9|valkey/valkey:9|interlock-test/valkey:9|valkey|sid|"
-	"etcd-3-5||interlock-test/etcd:3.5|etcd|sid|"
-	"zookeeper-3-9|zookeeper:3.9|interlock-test/zookeeper:3.9|zookeeper|sid|"
-	"postgres-18|postgres:18|interlock-test/postgres:18|postgres|sid|"
-	"mariadb-11|mariadb:11|interlock-test/mariadb:11.8|mariadb|sid|"
-	"mysql-9|mysql:9|interlock-test/mysql:9.7|mysql|sid|"
-)
-registry_patience=10 # seconds until a registry that has not begun to answer counts as absent
+tier=${1:-test}
+case $tier in
+toolchain | test | all) ;;
+*)
+	echo "setup: tier \"$tier\": want toolchain, test or all" >&2
+	exit 1
+	;;
+esac
 
-changed=0
+# One image a line: tier | flavour | official name | name when built here | folder in hack/images, if not of etcd 3.7
+images=(
+	"test|redis-8|redis:8|interlock-test/redis:8|redis"
+	"test|etcd-3-7||interlock-test/etcd:3.7|"
+	"test|zookeeper-3-9|zookeeper:3.9|interlock-test/zookeeper:3.9|zookeeper"
+	"test|postgres-18|postgres:18|interlock-test/postgres:18|postgres"
+	"test|mariadb-11|mariadb:11|interlock-test/mariadb:11.8|mariadb"
+	"test|mysql-9|mysql:9|interlock-test/mysql:9.7|mysql"
+	"all|etcd-3-5||interlock-test/etcd:3.5|etcd"
+	"all|valkey-9|valkey/valkey:9|interlock-test/valkey:9|valkey"
+)
+# One server a line: tier | what needs it | a program or file that its packages install | packages | an image that will do
+servers=(
+	"test|the tests of redislock|redis-server|redis-server|"
+	"all|ZooKeeper 3.8 and ensembles|/usr/share/java/zookeeper.jar|zookeeper default-jre-headless|"
+	"all|MariaDB 10|/usr/sbin/mariadbd|mariadb-server-core mariadb-client-core|mariadb:10"
+	"all|PostgreSQL 15|/usr/lib/postgresql/15/bin/postgres|postgresql-15|postgres:15"
+	"all|PostgreSQL behind a pooler|/usr/sbin/pgbouncer|pgbouncer|"
+)
+base=interlock-test/base:sid
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+registry_timeout=10 # seconds until a registry that has not begun to answer counts as absent
+dockerd_log=/var/log/interlock-dockerd.log
+
 missing=()
-work=
+packages=()        # without which nothing runs
+server_packages=() # which this system may not have
+wanted=() # lines of images
+work=$(mktemp -d)
 policy=/usr/sbin/policy-rc.d
 policy_set=0
 
@@ -28,21 +56,30 @@ say() { printf 'setup: %s\n' "$*"; }
 lack() { missing+=("$*"); }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-as_root() {
-	if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-may_install() {
-	have apt-get && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+finish_if_missing() { # prints what is missing and ends
+	local line
+	if [ ${#missing[@]} -eq 0 ]; then return; fi
+	for line in "${missing[@]}"; do say "MISSING $line" >&2; done
+	exit 1
 }
 
 cleanup() {
 	allow_services
-	if [ -n "$work" ]; then as_root rm -rf --one-file-system "$work"; fi
+	rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT
 
-# A package that brings a daemon must not start it: the tests start their own, and 6379 may be somebody's.
+# --- root and packages ---
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+may_install() {
+	have apt-get && { [ "$(id -u)" = 0 ] || { [ "${SETUP_SUDO:-}" = 1 ] && sudo -n true 2>/dev/null; }; }
+}
+
+# A package must not start its daemon: the tests start their own servers.
 forbid_services() {
 	if [ -e "$policy" ]; then as_root mv "$policy" "$policy.before-setup"; fi
 	policy_set=1
@@ -59,71 +96,104 @@ allow_services() {
 
 updated=0
 install_packages() { # packages...
-	if ! may_install; then return 1; fi
+	local ok=0 name known=()
 	if [ "$updated" = 0 ]; then
 		updated=1
-		say "updating the package lists"
-		as_root apt-get update -qq || say "apt-get update reported errors; going on with the lists there are"
+		as_root apt-get update -qq >"$work/apt" 2>&1 || say "apt-get update failed; using the package lists of this machine"
 	fi
-	say "installing $*"
-	changed=1
+	for name in "$@"; do
+		if apt-cache show "$name" >/dev/null 2>&1; then known+=("$name"); else ok=1; fi
+	done
+	if [ ${#known[@]} -eq 0 ]; then return "$ok"; fi
 	forbid_services
-	local ok=0 out
-	out=$(mktemp)
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >"$out" 2>&1 || ok=$?
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${known[@]}" >"$work/apt" 2>&1 || {
+		ok=$?
+		tail -n 15 "$work/apt"
+	}
 	allow_services
-	if [ "$ok" != 0 ]; then tail -n 15 "$out"; fi
-	rm -f "$out"
 	return "$ok"
 }
+
+# --- what is missing ---
 
 c_compiler_works() {
 	have gcc && printf '#include <stdlib.h>\n' | gcc -E -x c - >/dev/null 2>&1
 }
 
-setup_tools() {
-	local need=()
-	have go || lack "go: install Go from https://go.dev/dl/ (any release since 1.21 fetches the one go.work names)"
-	c_compiler_works || need+=(gcc libc6-dev)
-	have make || need+=(make)
-	if [ ${#need[@]} -gt 0 ] && ! install_packages "${need[@]}"; then
-		lack "${need[*]}: install with this system's package manager (the race detector needs a C compiler)"
-	fi
+plan_toolchain() {
+	c_compiler_works || packages+=(gcc libc6-dev)
+	have make || packages+=(make)
 }
 
-setup_redis_binary() {
-	if have redis-server; then return; fi
-	if ! install_packages redis-server; then
-		lack "redis-server: no binary on PATH; tests of Redis Cluster and Sentinel need one"
-	elif [ -d /run/systemd/system ]; then
-		as_root systemctl disable --quiet redis-server # not at the next boot either
+docker_answer() { docker version --format '{{.Server.Version}}' 2>&1; }
+
+plan_docker() {
+	local answer
+	if ! have docker || ! have dockerd; then
+		if have docker && docker_answer >/dev/null; then return; fi # an engine elsewhere
+		packages+=(docker.io iptables)
+		# The client is a package of its own since Debian 13.
+		if apt-cache show docker-cli >/dev/null 2>&1; then packages+=(docker-cli); fi
+		if grep -qs Y /sys/module/apparmor/parameters/enabled; then packages+=(apparmor); fi
+		return
 	fi
+	answer=$(docker_answer) || case $answer in
+	*"permission denied"*)
+		lack "docker: this user may not use Docker: add it to the group docker and log in again"
+		;;
+	esac
 }
 
-setup_pgbouncer() {
-	if have pgbouncer || [ -x /usr/sbin/pgbouncer ]; then return; fi
-	if ! install_packages pgbouncer; then
-		lack "pgbouncer: not installed; tests of PostgreSQL behind a pooler need the Debian package"
-	elif [ -d /run/systemd/system ]; then
-		as_root systemctl disable --quiet pgbouncer # not at the next boot either
-	fi
+has_server() { # file image
+	[ -e "$1" ] || have "$1" || has_image "$2"
 }
 
-docker_answers() { docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+plan_servers() {
+	local line level purpose file names image
+	for line in "${servers[@]}"; do
+		IFS='|' read -r level purpose file names image <<<"$line"
+		if [ "$level" = all ] && [ "$tier" != all ]; then continue; fi
+		# shellcheck disable=SC2206 # several names
+		has_server "$file" "$image" || server_packages+=($names)
+	done
+}
 
-start_docker() { # arguments of dockerd, where there is no service manager to start it
-	local log=/var/log/interlock-dockerd.log pid='' i
-	changed=1
+check_servers() {
+	local line level purpose file names image
+	for line in "${servers[@]}"; do
+		IFS='|' read -r level purpose file names image <<<"$line"
+		if [ "$level" = all ] && [ "$tier" != all ]; then continue; fi
+		if has_server "$file" "$image" || { [ -n "$image" ] && pull "$image"; }; then continue; fi
+		lack "$purpose: install the Debian packages $names${image:+, or pull the image $image}"
+	done
+}
+
+has_image() { [ -n "$1" ] && docker image inspect "$1" >/dev/null 2>&1; }
+
+plan_images() {
+	local line level flavour official built folder variable url image
+	for line in "${images[@]}"; do
+		IFS='|' read -r level flavour official built folder <<<"$line"
+		if [ "$level" = all ] && [ "$tier" != all ]; then continue; fi
+		variable=LOCK_TEST_$(printf '%s' "$flavour" | tr 'a-z-' 'A-Z_')
+		url=${variable}_URL image=${variable}_IMAGE
+		if [ -n "${!url:-}${!image:-}" ] || has_image "$official" || has_image "$built"; then continue; fi
+		wanted+=("$line")
+	done
+}
+
+# --- Docker ---
+
+start_docker() { # arguments of dockerd if there is no service manager
+	local pid='' i
 	if [ -d /run/systemd/system ]; then
-		say "starting Docker"
 		as_root systemctl start docker || true
 	else
-		say "starting dockerd${*:+ $*} in the background, its log is $log"
 		# shellcheck disable=SC2016 # for the inner shell
-		pid=$(as_root sh -c 'log=$1; shift; setsid dockerd "$@" >"$log" 2>&1 </dev/null & echo $!' sh "$log" "$@")
+		pid=$(as_root sh -c 'log=$1; shift; setsid dockerd "$@" >"$log" 2>&1 </dev/null & echo $!' sh "$dockerd_log" "$@")
 	fi
 	for ((i = 0; i < 150; i++)); do
-		if docker_answers; then return 0; fi
+		if docker_answer >/dev/null; then return 0; fi
 		if [ -n "$pid" ] && [ ! -d "/proc/$pid" ]; then return 1; fi
 		sleep 0.2
 	done
@@ -131,65 +201,40 @@ start_docker() { # arguments of dockerd, where there is no service manager to st
 }
 
 setup_docker() {
-	if have docker && docker_answers; then return 0; fi
-	if have docker && docker version 2>&1 | grep -q 'permission denied'; then
-		lack "docker: this user may not use it; add it to the group docker"
+	if docker_answer >/dev/null; then return 0; fi
+	if ! [ "$(id -u)" = 0 ] && ! may_install; then
+		lack "docker: the engine does not run: start it"
 		return 1
 	fi
-	if ! have docker || ! have dockerd; then
-		if ! may_install; then
-			lack "docker: not installed, and nothing here to install it with"
-			return 1
-		fi
-		local packages=(docker.io iptables)
-		# The client became a package of its own in Debian 13.
-		if apt-cache show docker-cli >/dev/null 2>&1; then packages+=(docker-cli); fi
-		if grep -qs Y /sys/module/apparmor/parameters/enabled; then packages+=(apparmor); fi
-		if ! install_packages "${packages[@]}"; then
-			lack "docker: the package docker.io could not be installed"
-			return 1
-		fi
-	fi
-	if docker_answers || start_docker; then return 0; fi
-	# In a container of its own the kernel may refuse overlay mounts; vfs is slow and always works.
+	say "starting the Docker engine"
+	if start_docker; then return 0; fi
+	# In a container the kernel may refuse overlay mounts; vfs is slow and always works.
 	if [ ! -d /run/systemd/system ] && start_docker --storage-driver=vfs; then return 0; fi
-	lack "docker: the engine does not start; see its log (/var/log/interlock-dockerd.log or journalctl -u docker)"
+	lack "docker: the engine does not start; see $dockerd_log or journalctl -u docker"
 	return 1
 }
 
-has_image() { docker image inspect "$1" >/dev/null 2>&1; }
+# --- images ---
 
-registry=unknown
 pull() { # image
-	if [ "$registry" = absent ]; then return 1; fi
-	local out pid i
-	out=$(mktemp)
-	say "pulling $1"
+	local out="$work/pull-${1//[\/:]/-}" pid i
 	docker pull "$1" >"$out" 2>&1 &
 	pid=$!
-	for ((i = 0; i < registry_patience * 10; i++)); do
+	for ((i = 0; i < registry_timeout * 10; i++)); do
 		if grep -q 'Pulling from' "$out" || ! kill -0 "$pid" 2>/dev/null; then break; fi
 		sleep 0.1
 	done
 	if ! grep -q 'Pulling from' "$out"; then kill "$pid" 2>/dev/null || true; fi
-	if wait "$pid"; then
-		rm -f "$out"
-		changed=1
-		return 0
-	fi
-	say "not pulled: $(tail -n 1 "$out")"
-	if ! grep -q 'Pulling from' "$out"; then registry=absent; fi
-	rm -f "$out"
-	return 1
+	wait "$pid"
 }
 
-# The mirror this machine uses for Debian itself, if it is a Debian; then the generic one.
+# Prints the mirrors of Debian that this machine uses, then the general one.
 debian_mirrors() {
 	{
 		# shellcheck disable=SC2016 # apt-get expands these
 		apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
 			sed -n 's,^Debian|Debian|\(https\?://.*[^/]\)/*$,\1,p'
-		printf '\n' # debootstrap's own default
+		echo http://deb.debian.org/debian
 	} | awk '!seen[$0]++'
 }
 
@@ -200,86 +245,110 @@ apt_proxy() {
 	printf '%s' "${proxy:-${http_proxy:-}}"
 }
 
-build_base() { # suite
-	local suite=$1 tag=interlock-test/base:$1 mirror proxy
-	if has_image "$tag"; then return 0; fi
-	local need=()
-	have debootstrap || need+=(debootstrap)
-	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || need+=(debian-archive-keyring)
-	if [ ${#need[@]} -gt 0 ] && ! install_packages "${need[@]}"; then return 1; fi
+build_base() {
+	local mirror proxy
+	if has_image "$base"; then return 0; fi
 	proxy=$(apt_proxy)
-	work=$(mktemp -d /var/tmp/interlock-setup.XXXXXX)
 	while read -r mirror; do
-		say "building the base image $tag from ${mirror:-the default mirror} (a minute or two)"
-		if as_root env ${proxy:+http_proxy="$proxy"} debootstrap --variant=minbase "$suite" "$work/root" ${mirror:+"$mirror"} \
-			>"$work/log" 2>&1 </dev/null; then
-			break
+		if as_root env ${proxy:+http_proxy="$proxy"} mmdebstrap --variant=minbase --quiet --skip=cleanup/apt/lists --keyring="$keyring" \
+			--aptopt='Acquire::Check-Valid-Until "false"' sid "$work/base.tar" "$mirror" >"$work/base.log" 2>&1 </dev/null; then
+			docker import "$work/base.tar" "$base" >/dev/null && rm -f "$work/base.tar" && return 0
 		fi
-		say "debootstrap failed: $(tail -n 1 "$work/log")"
-		as_root rm -rf --one-file-system "$work/root"
+		say "building $base from $mirror failed: $(tail -n 1 "$work/base.log")"
 	done < <(debian_mirrors)
-	if [ ! -d "$work/root" ]; then return 1; fi
-	as_root tar -C "$work/root" -c --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' \
-		--exclude='./usr/share/locale/*' --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' \
-		--exclude='./var/log/*' --exclude='./dev/*' . | docker import - "$tag" >/dev/null
-	as_root rm -rf --one-file-system "$work"
-	work=
-	changed=1
+	return 1
 }
 
-build_image() { # tag folder suite
-	local tag=$1 folder=hack/images/$2 suite=$3 proxy out
-	build_base "$suite" || return 1
-	say "building $tag from Debian packages"
-	proxy=$(apt_proxy)
-	out=$(mktemp)
-	# The network of the host, so that a mirror or proxy it reaches is reached from the build too.
-	local args=(--network host --build-arg "BASE=interlock-test/base:$suite" -t "$tag" "$folder")
-	if [ -n "$proxy" ]; then args=(--build-arg "http_proxy=$proxy" "${args[@]}"); fi
-	if ! DOCKER_BUILDKIT=0 docker build "${args[@]}" >"$out" 2>&1; then
-		tail -n 15 "$out"
-		rm -f "$out"
-		return 1
-	fi
-	rm -f "$out"
-	changed=1
+# The binary is also that of the tests of etcdlock.
+build_etcd() { # name
+	local binary=.bin/etcd
+	hack/images/etcd/build.sh || return 1
+	[ -x "$binary" ] || binary=$(command -v etcd)
+	tar -C "$(dirname "$binary")" -c --transform 's,^,usr/bin/,' etcd | docker import - "$1"
 }
 
-binary_serves() { # binary=major
-	local binary=${1%=*} major=${1#*=}
-	[ -n "$binary" ] && have "$binary" && "$binary" --version 2>/dev/null | grep -Eq "v=$major\."
-}
-
-setup_image() { # one line of images
-	local flavour official local_name folder suite binary variable
-	IFS='|' read -r flavour official local_name folder suite binary <<<"$1"
-	variable=LOCK_TEST_$(printf '%s' "$flavour" | tr 'a-z-' 'A-Z_')
-	local url=${variable}_URL image=${variable}_IMAGE
-	if [ -n "${!url:-}${!image:-}" ] || binary_serves "$binary"; then return; fi
-	if [ "$docker" = no ]; then
-		lack "$flavour: no Docker to run it in; its tests will not run (or set ${variable}_URL)"
+build_image() { # name folder
+	local proxy
+	if [ -z "$2" ]; then
+		build_etcd "$1"
 		return
 	fi
-	if { [ -n "$official" ] && has_image "$official"; } || has_image "$local_name"; then return; fi
-	if { [ -n "$official" ] && pull "$official"; } || { may_install && build_image "$local_name" "$folder" "$suite"; }; then return; fi
-	lack "$flavour: ${official:-no image} could not be pulled and $local_name could not be built; its tests will not run (or set ${variable}_URL)"
+	if [ "$base_built" = no ]; then return 1; fi
+	proxy=$(apt_proxy)
+	# The network of the host reaches the mirror or proxy that this machine uses.
+	DOCKER_BUILDKIT=0 docker build --network host --build-arg "BASE=$base" ${proxy:+--build-arg "http_proxy=$proxy"} -t "$1" "hack/images/$2"
 }
 
-setup_tools
-setup_redis_binary
-[ -e /usr/share/java/zookeeper.jar ] || install_packages zookeeper default-jre-headless || lack "zookeeper: not installed; tests of ZooKeeper 3.8 and of ensembles need the Debian package"
-[ -x /usr/sbin/mariadbd ] || install_packages mariadb-server-core mariadb-client-core || lack "mariadbd: not installed; tests of MariaDB 10 need the Debian packages mariadb-server-core and mariadb-client-core"
-hack/images/etcd/build.sh || lack "etcd: no binary on PATH and none could be built; tests of etcd 3.7 and of etcd clusters need one"
-[ -x /usr/lib/postgresql/15/bin/postgres ] || install_packages postgresql-15 || lack "postgresql-15: not installed; tests of PostgreSQL 15 need the Debian package, or the image postgres:15"
-setup_pgbouncer
-docker=yes
-setup_docker || docker=no
-for line in "${images[@]}"; do setup_image "$line"; done
+get_image() { # flavour official built folder
+	local begin=$SECONDS
+	if [ -n "$2" ] && [ "$registry" = present ] && pull "$2"; then
+		say "$1: pulled $2 ($((SECONDS - begin)) s)"
+	elif build_image "$3" "$4" >"$work/build-$1" 2>&1; then
+		say "$1: built $3 ($((SECONDS - begin)) s)"
+	else
+		if [ -e "$work/build-$1" ]; then tail -n 15 "$work/build-$1"; fi
+		return 1
+	fi
+}
 
-for line in ${missing[@]+"${missing[@]}"}; do say "MISSING $line"; done
-if [ ${#missing[@]} -gt 0 ]; then
-	# Without these nothing builds; without the rest the tests concerned say why they do not run.
-	if have go && have make; then exit 0; fi
-	exit 1
+setup_images() {
+	local line level flavour official built folder pids=() i
+	registry=absent base_built=no
+	for line in "${wanted[@]}"; do
+		IFS='|' read -r level flavour official built folder <<<"$line"
+		if [ -n "$official" ]; then break; fi
+	done
+	if [ -n "$official" ] && pull "$official"; then registry=present; fi
+	# With a registry only the images without an official name are built; etcd 3.7 needs no base.
+	if { [ "$registry" = absent ] || [[ ${wanted[*]} == *"etcd-3-5"* ]]; } && have mmdebstrap && may_install && build_base; then base_built=yes; fi
+	for line in "${wanted[@]}"; do
+		IFS='|' read -r level flavour official built folder <<<"$line"
+		get_image "$flavour" "$official" "$built" "$folder" &
+		pids+=($!)
+	done
+	for i in "${!wanted[@]}"; do
+		IFS='|' read -r level flavour official built folder <<<"${wanted[i]}"
+		wait "${pids[i]}" || lack "$flavour: ${official:-its image} could not be pulled and $built could not be built"
+	done
+}
+
+# --- the run ---
+
+have go || lack "go: install Go from https://go.dev/dl/; any release since 1.21 fetches the one that go.work names"
+plan_toolchain
+if [ "$tier" != toolchain ]; then
+	plan_docker
+	plan_servers
 fi
-if [ "$changed" = 0 ]; then say "everything is there, nothing to do"; else say "done"; fi
+finish_if_missing # before anything is installed or built
+if [ "$tier" != toolchain ]; then
+	if have dockerd && ! setup_docker; then finish_if_missing; fi
+	plan_images
+	# Only images that cannot be pulled need it.
+	if [ ${#wanted[@]} -gt 0 ] && ! have mmdebstrap && may_install; then packages+=(mmdebstrap debian-archive-keyring); fi
+fi
+
+to_install=(${packages[@]+"${packages[@]}"} ${server_packages[@]+"${server_packages[@]}"})
+if [ ${#to_install[@]} -gt 0 ]; then
+	say "to install: the Debian packages ${to_install[*]} (about a minute)"
+fi
+if [ ${#wanted[@]} -gt 0 ]; then
+	say "to get: ${#wanted[@]} images of servers, pulled in about a minute or built from Debian packages in about three"
+fi
+if [ ${#to_install[@]} -gt 0 ]; then
+	if ! may_install; then
+		lack "${to_install[*]}: install these packages, or run hack/setup.sh as root or with SETUP_SUDO=1"
+		finish_if_missing
+	fi
+	if [ ${#packages[@]} -gt 0 ] && ! install_packages "${packages[@]}"; then
+		lack "${packages[*]}: could not be installed"
+	fi
+	if [ ${#server_packages[@]} -gt 0 ]; then install_packages "${server_packages[@]}" || true; fi # check_servers looks
+fi
+if [ "$tier" != toolchain ] && setup_docker && [ ${#wanted[@]} -gt 0 ]; then setup_images; fi
+if [ "$tier" != toolchain ]; then
+	check_servers
+	hack/images/etcd/build.sh || lack "etcd 3.7: could not be built from its Go module"
+fi
+finish_if_missing
+say "everything that \"$tier\" needs is there"

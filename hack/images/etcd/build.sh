@@ -10,4 +10,4 @@ for have in etcd "$bin"; do
 done
 echo "setup: building etcd $version from its Go module (a minute or two)"
 mkdir -p "$(dirname "$bin")"
-GOWORK=off nice -n 10 go build -trimpath -o "$bin" go.etcd.io/etcd/server/v3
+CGO_ENABLED=0 GOWORK=off nice -n 10 go build -trimpath -o "$bin" go.etcd.io/etcd/server/v3
