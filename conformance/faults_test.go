@@ -115,8 +115,13 @@ func failures(rep *conformance.Report) map[string]string {
 }
 
 // TestFaults shows that each broken backend fails the cases that name its fault,
-// and no others, unless it makes all of them slow. In -short mode only those cases are run.
+// and no others, unless it makes all of them slow. In -short mode, and if LOCK_TEST_ALL is empty, only those
+// cases are run.
 func TestFaults(t *testing.T) {
+	few := testing.Short() || os.Getenv("LOCK_TEST_ALL") == ""
+	if few {
+		t.Log("left out: all cases against each broken backend (LOCK_TEST_ALL=1 runs it)")
+	}
 	type outcome struct {
 		rep *conformance.Report
 		err error
@@ -126,7 +131,7 @@ func TestFaults(t *testing.T) {
 	for i, f := range faults {
 		outcomes[i] = make(chan outcome, 1)
 		only := ""
-		if f.slows || testing.Short() {
+		if f.slows || few {
 			only = "^(" + strings.Join(f.must, "|") + ")$"
 		}
 		go func() {

@@ -200,7 +200,7 @@ func (t *T) timeFor(n int) time.Duration {
 }
 
 func hundredsOfKeys(t *T) {
-	n := t.rounds(300, 1000)
+	n := t.rounds(200, 1000)
 	ttl := max(t.lossTTL(), t.clampTTL(min(4*t.timeFor(n), 20*time.Second)))
 	s, other := t.steady(ttl), t.client()
 	keys := make([]string, n)

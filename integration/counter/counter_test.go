@@ -26,9 +26,9 @@ var places = map[string]func(t *testing.T) string{
 	},
 	"etcd":      func(t *testing.T) string { return provision.NewEtcd(t, provision.AnyEtcd, provision.Options{}).URL() },
 	"zookeeper": func(t *testing.T) string { return provision.NewZooKeeper(t, provision.AnyZooKeeper).URL() },
-	"postgres":  func(t *testing.T) string { return provision.NewPostgres(t, provision.Postgres15).URL() },
+	"postgres":  func(t *testing.T) string { return provision.NewPostgres(t, provision.AnyPostgres).URL() },
 	"mysql": func(t *testing.T) string {
-		return provision.NewMySQL(t, provision.MariaDB10, provision.Options{Args: provision.MySQLUnsynced()}).URL()
+		return provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{Args: provision.MySQLUnsynced()}).URL()
 	},
 }
 
@@ -44,7 +44,7 @@ const (
 func TestSameApplication(t *testing.T) {
 	t.Parallel()
 	app := filepath.Join(t.TempDir(), "counter")
-	if out, err := exec.Command("go", "build", "-o", app, "github.com/interlock-go/lock/examples/counter").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-race", "-o", app, "github.com/interlock-go/lock/examples/counter").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := func(t *testing.T, args ...string) (string, error) {

@@ -18,6 +18,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceLocalHandOff(t *testing.T) {
+	provision.LeaveOut(t, "local hand-off")
 	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
 	conformance.Run(t, harness(t, s, adminOf(t, s.Addr())), suite.HandOff()...)
 }

@@ -29,6 +29,7 @@ const atOnce = 6
 
 // TestFaults makes one short run of each fault on each service. It is mostly waiting.
 func TestFaults(t *testing.T) {
+	provision.LeaveOut(t, "every fault on every backend")
 	t.Parallel()
 	turns := make(chan struct{}, atOnce)
 	for _, sv := range services {

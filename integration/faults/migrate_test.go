@@ -12,6 +12,7 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/integration/faults"
 	"github.com/interlock-go/lock/integration/faults/workload"
+	"github.com/interlock-go/lock/integration/provision"
 )
 
 var migrating = flag.Duration("faults.migrate", 2*time.Second, "how long each two phases of TestMigrate run beside each other")
@@ -20,6 +21,7 @@ var migrating = flag.Duration("faults.migrate", 2*time.Second, "how long each tw
 // trusted while one is, and a resource that keeps the greatest token of each backend
 // refuses no holder. Old beside new must show two holders, or the test shows nothing.
 func TestMigrate(t *testing.T) {
+	provision.LeaveOut(t, "migration between two servers")
 	t.Parallel()
 	for _, tt := range []struct {
 		name     string

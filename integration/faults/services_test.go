@@ -69,7 +69,7 @@ func handOffService(t *testing.T) *faults.Service {
 func redisWith(t *testing.T, more map[string]string) *faults.Service {
 	params := map[string]string{"dial_timeout": "500ms", "read_timeout": "500ms", "wait_timeout": "500ms"}
 	maps.Copy(params, more)
-	s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Binary: true, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
+	s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
 	return finish(&faults.Service{Server: s, Faults: []faults.Fault{redisFull(t, s)}}, func(addrs []string) string {
 		return suite.WithParams("redis://"+addrs[0]+"/0", params)
 	}, s.Addr())
@@ -95,7 +95,7 @@ func redlockService(t *testing.T) *faults.Service {
 	var nodes []*provision.Server
 	var addrs []string
 	for range 3 {
-		s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Binary: true, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
+		s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Args: []string{"--appendonly", "yes", "--appendfsync", "no"}})
 		nodes, addrs = append(nodes, s), append(addrs, s.Addr())
 	}
 	turn := 0
@@ -115,7 +115,7 @@ func etcdService(t *testing.T) *faults.Service {
 }
 
 func etcdCluster(t *testing.T) *faults.Service {
-	c := provision.EtcdCluster(t, provision.AnyEtcd, 3)
+	c := provision.EtcdCluster(t, provision.Etcd37, 3)
 	leader := func(ctx context.Context) (*provision.Server, error) {
 		i, err := c.Leader(ctx)
 		if err != nil {
@@ -168,14 +168,14 @@ func zookeeperEnsemble(t *testing.T) *faults.Service {
 }
 
 func postgresService(t *testing.T) *faults.Service {
-	s := provision.NewPostgres(t, provision.Postgres15, "fsync=off")
+	s := provision.NewPostgres(t, provision.AnyPostgres, "fsync=off")
 	return finish(&faults.Service{Server: s}, func(addrs []string) string {
 		return suite.WithParams("postgres://postgres@"+addrs[0]+"/postgres", map[string]string{"sslmode": "disable", "dial_timeout": "500ms", "timeout": "500ms"})
 	}, s.Addr())
 }
 
 func mariadbService(t *testing.T) *faults.Service {
-	s := provision.NewMySQL(t, provision.MariaDB10, provision.Options{Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
+	s := provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
 	return finish(&faults.Service{Server: s}, func(addrs []string) string {
 		return suite.WithParams("mysql://root@"+addrs[0]+"/"+provision.MySQLDatabase, map[string]string{"dial_timeout": "500ms", "timeout": "500ms"})
 	}, s.Addr())

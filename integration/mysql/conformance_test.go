@@ -21,6 +21,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceLocalHandOff(t *testing.T) {
+	provision.LeaveOut(t, "local hand-off")
 	s := provision.NewMySQL(t, provision.MySQL9, provision.Options{Args: provision.MySQLUnsynced()})
 	conformance.Run(t, mysqltest.Harness(t, s, provision.MySQLPool(t, s, nil)), suite.HandOff()...)
 }

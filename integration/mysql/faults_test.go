@@ -296,7 +296,7 @@ func killAll(t *testing.T, admin *sql.DB, user string) int {
 // TestAbsent wants an answer in a bounded time that names the address.
 func TestAbsent(t *testing.T) {
 	t.Parallel()
-	s := provision.NewMySQL(t, provision.MariaDB10, provision.Options{})
+	s := provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{})
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,7 @@ func setLevel(ctx context.Context, t *testing.T, admin *pgxpool.Pool, level stri
 }
 
 func TestConformanceLocalHandOff(t *testing.T) {
+	provision.LeaveOut(t, "local hand-off")
 	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
 	conformance.Run(t, pgtest.Harness(t, s, s, pgtest.Admin(t, s), nil), suite.HandOff()...)
 }

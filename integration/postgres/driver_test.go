@@ -25,7 +25,17 @@ import (
 // server is the test's own, so it may run beside others: mostly it waits.
 func server(t *testing.T) (*provision.Server, *pgxpool.Pool) {
 	t.Parallel()
+	s := provision.NewPostgres(t, provision.AnyPostgres, provision.PostgresUnsynced)
+	return s, pgtest.Admin(t, s)
+}
+
+// localServer is server for tests that need the server's files or process: a container keeps them to itself.
+func localServer(t *testing.T) (*provision.Server, *pgxpool.Pool) {
+	t.Parallel()
 	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
+	if !strings.HasPrefix(s.Source, "binary") {
+		t.Skipf("%s: %s: its files and process are out of reach", s.Flavour, s.Source)
+	}
 	return s, pgtest.Admin(t, s)
 }
 

@@ -179,7 +179,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 
 // distant is a server behind a link that can be slow, and the URL of that.
 func distant(t testing.TB, settings ...string) (*provision.Proxy, *pgxpool.Pool, string) {
-	s := provision.NewPostgres(t, provision.Postgres15, settings...)
+	s := provision.NewPostgres(t, provision.AnyPostgres, settings...)
 	admin := pgtest.Admin(t, s)
 	for _, q := range []string{
 		"CREATE TABLE polled (name text PRIMARY KEY, owner text, expires timestamptz) WITH (fillfactor = 50)",

@@ -20,7 +20,7 @@ import (
 const (
 	Etcd35 = "etcd-3-5"
 	Etcd37 = "etcd-3-7"
-	// AnyEtcd is whatever binary there is, for tests to which the version does not matter.
+	// AnyEtcd is whatever image or binary there is, for tests to which the version does not matter.
 	AnyEtcd = "etcd"
 )
 
@@ -29,10 +29,10 @@ func EtcdFlavours() []string { return []string{Etcd35, Etcd37} }
 
 var etcdKinds = map[string]kind{
 	Etcd35: etcdKind(kind{
-		flavour: Etcd35, major: "3.5", built: "interlock-test/etcd:3.5",
+		flavour: Etcd35, extra: true, major: "3.5", built: "interlock-test/etcd:3.5",
 	}),
-	Etcd37:  etcdKind(kind{flavour: Etcd37, major: "3.7"}),
-	AnyEtcd: etcdKind(kind{flavour: AnyEtcd}),
+	Etcd37:  etcdKind(kind{flavour: Etcd37, major: "3.7", built: "interlock-test/etcd:3.7"}),
+	AnyEtcd: etcdKind(kind{flavour: AnyEtcd, built: "interlock-test/etcd:3.7"}),
 }
 
 func etcdKind(k kind) kind {

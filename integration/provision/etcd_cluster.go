@@ -29,6 +29,7 @@ type EtcdNodes struct {
 // returns when all of them serve. It ends with the test.
 func EtcdCluster(t testing.TB, flavour string, nodes int) *EtcdNodes {
 	t.Helper()
+	LeaveOut(t, "etcd clusters")
 	c := &EtcdNodes{t: t}
 	var initial []string
 	var listen []*reservedPort

@@ -24,6 +24,8 @@ const (
 	MariaDB10 = "mariadb-10"
 	MariaDB11 = "mariadb-11"
 	MySQL9    = "mysql-9"
+	// AnyMariaDB is the current version or whatever binary there is, for tests to which the version does not matter.
+	AnyMariaDB = "mariadb"
 )
 
 // MySQLDatabase is there on every server of these flavours.
@@ -33,9 +35,10 @@ const MySQLDatabase = "locks"
 func MySQLFlavours() []string { return []string{MariaDB10, MariaDB11, MySQL9} }
 
 var mysqlKinds = map[string]kind{
-	MariaDB10: mysqlKind(kind{flavour: MariaDB10, major: "10", official: "mariadb:10", binaries: []string{"mariadbd", "/usr/sbin/mariadbd"}}),
-	MariaDB11: mysqlKind(kind{flavour: MariaDB11, major: "11", official: "mariadb:11", built: "interlock-test/mariadb:11.8", binaries: []string{"mariadbd", "/usr/sbin/mariadbd"}}),
-	MySQL9:    mysqlKind(kind{flavour: MySQL9, major: "9", official: "mysql:9", built: "interlock-test/mysql:9.7"}),
+	MariaDB10:  mysqlKind(kind{flavour: MariaDB10, extra: true, major: "10", official: "mariadb:10", binaries: []string{"mariadbd", "/usr/sbin/mariadbd"}}),
+	MariaDB11:  mysqlKind(kind{flavour: MariaDB11, major: "11", official: "mariadb:11", built: "interlock-test/mariadb:11.8", binaries: []string{"mariadbd", "/usr/sbin/mariadbd"}}),
+	AnyMariaDB: mysqlKind(kind{flavour: AnyMariaDB, official: "mariadb:11", built: "interlock-test/mariadb:11.8", binaries: []string{"mariadbd", "/usr/sbin/mariadbd"}}),
+	MySQL9:     mysqlKind(kind{flavour: MySQL9, major: "9", official: "mysql:9", built: "interlock-test/mysql:9.7"}),
 }
 
 func mysqlKind(k kind) kind {
@@ -77,6 +80,7 @@ func NewMySQL(t testing.TB, flavour string, o Options) *Server {
 	if !ok {
 		t.Fatalf("provision: flavour %q: want one of %q", flavour, MySQLFlavours())
 	}
+	k.leaveOut(t)
 	s, err := startMySQL(k, o)
 	if err != nil {
 		unavailable(t, k, err)

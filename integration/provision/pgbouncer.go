@@ -26,6 +26,7 @@ var pgBouncerVersion = regexp.MustCompile(`PgBouncer (\d+\.\d+(?:\.\d+)?)`)
 // otherwise. It is a process, lets the user postgres in, and ends with the test.
 func NewPgBouncer(t testing.TB, s *Server, settings ...string) *Server {
 	t.Helper()
+	LeaveOut(t, "PgBouncer")
 	k := kind{flavour: PgBouncer, service: PgBouncer, binaries: []string{"/usr/sbin/pgbouncer", "pgbouncer"}}
 	k.binaryVersion = func(output string) string { return firstMatch(pgBouncerVersion, output) }
 	k.url = postgresKinds[Postgres15].url

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,20 +25,24 @@ import (
 const (
 	Postgres15 = "postgres-15"
 	Postgres18 = "postgres-18"
+	// AnyPostgres is the current version or whatever binary there is, for tests to which the version does not matter.
+	AnyPostgres = "postgres"
 )
 
 // PostgresFlavours returns the flavours that every test against PostgreSQL should run with.
 func PostgresFlavours() []string { return []string{Postgres15, Postgres18} }
 
 var postgresKinds = map[string]kind{
-	Postgres15: postgresKind(kind{flavour: Postgres15, major: "15", official: "postgres:15"}),
-	Postgres18: postgresKind(kind{flavour: Postgres18, major: "18", official: "postgres:18", built: "interlock-test/postgres:18"}),
+	Postgres15:  postgresKind(kind{flavour: Postgres15, extra: true, major: "15", official: "postgres:15"}),
+	Postgres18:  postgresKind(kind{flavour: Postgres18, major: "18", official: "postgres:18", built: "interlock-test/postgres:18"}),
+	AnyPostgres: postgresKind(kind{flavour: AnyPostgres, official: "postgres:18", built: "interlock-test/postgres:18"}),
 }
 
 func postgresKind(k kind) kind {
 	k.service = "postgres"
 	k.port = 5432
-	k.binaries = []string{"/usr/lib/postgresql/" + k.major + "/bin/postgres", "postgres"}
+	k.binaries, _ = filepath.Glob("/usr/lib/postgresql/" + cmp.Or(k.major, "*") + "/bin/postgres")
+	k.binaries = append(k.binaries, "postgres")
 	k.binaryVersion = func(output string) string { return firstMatch(postgresVersion, output) }
 	k.url = func(addr string, _ Options) string {
 		u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: addr, Path: "/postgres"}
@@ -88,8 +93,9 @@ func NewPostgres(t testing.TB, flavour string, settings ...string) *Server {
 	t.Helper()
 	k, ok := postgresKinds[flavour]
 	if !ok {
-		t.Fatalf("provision: flavour %q: want %q or %q", flavour, Postgres15, Postgres18)
+		t.Fatalf("provision: flavour %q: want %q, %q or %q", flavour, Postgres15, Postgres18, AnyPostgres)
 	}
+	k.leaveOut(t)
 	s, err := startPostgres(k, t.TempDir(), settings)
 	if err != nil {
 		unavailable(t, k, err)
@@ -106,7 +112,7 @@ func startPostgres(k kind, dir string, settings []string) (*Server, error) {
 	file := filepath.Join(dir, "serve.sh")
 	script := `set -e
 PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
-d=/var/lib/interlock
+d=/var/lib/interlock # the image that hack/setup.sh builds has a cluster there
 if [ ! -e $d/PG_VERSION ]; then
 	mkdir -p $d
 	chown postgres $d

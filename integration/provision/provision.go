@@ -11,6 +11,7 @@
 //   - LOCK_TEST_REDIS_8_IMAGE: the image to run instead of the official one.
 //   - LOCK_TEST_REQUIRE: "all", or a comma list of flavours ("redis-8") and services ("redis", "cluster", "tls"),
 //     that must not be skipped.
+//   - LOCK_TEST_ALL: not empty to run older versions and topologies too; see [LeaveOut].
 //   - LOCK_TEST_REPORT: a file to append the table of tested servers to, since go test hides what a passing test
 //     binary prints.
 //
@@ -43,6 +44,7 @@ const startTimeout = 3 * time.Minute
 // kind is a product in one major version: what varies between servers, and all that a new backend adds.
 type kind struct {
 	flavour  string // "redis-8": names the environment variables
+	extra    bool   // an older version or another product: only with LOCK_TEST_ALL
 	service  string // "redis": may stand for all its flavours in LOCK_TEST_REQUIRE
 	major    string // "8"; empty accepts any
 	official string // image
@@ -68,6 +70,14 @@ type Options struct {
 	Username string        // user for URL and readiness; it must be allowed PING and INFO
 	Password string        // without Username, also set as the server's password
 	Binary   bool          // only a local binary will do: servers that talk to each other share the loopback interface
+}
+
+// leaveOut skips the test if the kind is not tested in this run.
+func (k kind) leaveOut(t testing.TB) {
+	t.Helper()
+	if k.extra {
+		LeaveOut(t, k.flavour)
+	}
 }
 
 func (k kind) variable(suffix string) string {
@@ -116,6 +126,10 @@ func launch(ctx context.Context, k kind, o Options, in instance, port *reservedP
 // newPrivate starts a server that ends with the test.
 func newPrivate(t testing.TB, k kind, o Options) *Server {
 	t.Helper()
+	k.leaveOut(t)
+	if o.Binary {
+		LeaveOut(t, "replicated "+k.service)
+	}
 	s, err := start(k, o)
 	if err != nil {
 		unavailable(t, k, err)

@@ -31,7 +31,7 @@ const (
 	Redis7  = "redis-7"
 	Redis8  = "redis-8"
 	Valkey9 = "valkey-9"
-	// AnyRedis is whatever binary is on the PATH, for tests to which the version does not matter.
+	// AnyRedis is the current version or whatever binary is on the PATH, for tests to which the version does not matter.
 	AnyRedis = "redis"
 )
 
@@ -40,15 +40,17 @@ func RedisFlavours() []string { return []string{Redis7, Redis8, Valkey9} }
 
 var redisKinds = map[string]kind{
 	Redis7: redisKind(kind{
-		flavour: Redis7, major: "7", official: "redis:7", built: "interlock-test/redis:7", binaries: []string{"redis-server"},
+		flavour: Redis7, extra: true, major: "7", official: "redis:7", built: "interlock-test/redis:7", binaries: []string{"redis-server"},
 	}),
 	Redis8: redisKind(kind{
 		flavour: Redis8, major: "8", official: "redis:8", built: "interlock-test/redis:8", binaries: []string{"redis-server"},
 	}),
 	Valkey9: redisKind(kind{
-		flavour: Valkey9, major: "9", official: "valkey/valkey:9", built: "interlock-test/valkey:9", binaries: []string{"valkey-server"},
+		flavour: Valkey9, extra: true, major: "9", official: "valkey/valkey:9", built: "interlock-test/valkey:9", binaries: []string{"valkey-server"},
 	}),
-	AnyRedis: redisKind(kind{flavour: AnyRedis, binaries: []string{"redis-server", "valkey-server"}}),
+	AnyRedis: redisKind(kind{
+		flavour: AnyRedis, official: "redis:8", built: "interlock-test/redis:8", binaries: []string{"redis-server", "valkey-server"},
+	}),
 }
 
 func redisKind(k kind) kind {
@@ -79,6 +81,7 @@ func Redis(t testing.TB, flavour string) *Server {
 		t.Fatal("provision: a shared server needs provision.Main in TestMain, which ends it")
 	}
 	k := kindOfRedis(t, flavour)
+	k.leaveOut(t)
 	once, _ := shared.LoadOrStore(flavour, sync.OnceValues(func() (*Server, error) { return startShared(k) }))
 	s, err := once.(func() (*Server, error))()
 	switch {

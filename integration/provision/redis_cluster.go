@@ -28,6 +28,7 @@ func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }
 // its nodes say that it is whole. With replicas it fails over within a few seconds. It ends with the test.
 func RedisCluster(t testing.TB, flavour string, masters, replicasPerMaster int) *Cluster {
 	t.Helper()
+	LeaveOut(t, "Redis Cluster")
 	if masters < 3 || replicasPerMaster < 0 {
 		t.Fatalf("provision: cluster of %d masters with %d replicas each: want at least 3 masters and 0 replicas", masters, replicasPerMaster)
 	}

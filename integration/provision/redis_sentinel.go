@@ -28,6 +28,7 @@ func (s *Sentinel) Addrs() []string { return addrs(s.Sentinels) }
 // master is replaced within a few seconds. Everything ends with the test.
 func RedisSentinel(t testing.TB, flavour string, replicas int) *Sentinel {
 	t.Helper()
+	LeaveOut(t, "Redis Sentinel")
 	if replicas < 1 {
 		t.Fatalf("provision: Sentinel with %d replicas: want at least 1", replicas)
 	}

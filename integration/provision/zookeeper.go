@@ -19,7 +19,7 @@ import (
 const (
 	ZooKeeper38 = "zookeeper-3-8"
 	ZooKeeper39 = "zookeeper-3-9"
-	// AnyZooKeeper is whatever is installed here, for tests to which the version does not matter.
+	// AnyZooKeeper is the current version or whatever is installed here, for tests to which the version does not matter.
 	AnyZooKeeper = "zookeeper"
 )
 
@@ -30,9 +30,9 @@ func ZooKeeperFlavours() []string { return []string{ZooKeeper38, ZooKeeper39} }
 const ZooKeeperTick = 200 * time.Millisecond
 
 var zookeeperKinds = map[string]kind{
-	ZooKeeper38:  zookeeperKind(kind{flavour: ZooKeeper38, major: "3.8", official: "zookeeper:3.8"}),
+	ZooKeeper38:  zookeeperKind(kind{flavour: ZooKeeper38, extra: true, major: "3.8", official: "zookeeper:3.8"}),
 	ZooKeeper39:  zookeeperKind(kind{flavour: ZooKeeper39, major: "3.9", official: "zookeeper:3.9", built: "interlock-test/zookeeper:3.9"}),
-	AnyZooKeeper: zookeeperKind(kind{flavour: AnyZooKeeper}),
+	AnyZooKeeper: zookeeperKind(kind{flavour: AnyZooKeeper, official: "zookeeper:3.9", built: "interlock-test/zookeeper:3.9"}),
 }
 
 func zookeeperKind(k kind) kind {
@@ -74,6 +74,7 @@ func NewZooKeeperLogging(t testing.TB, flavour, folder string, config ...string)
 	if !ok {
 		t.Fatalf("provision: flavour %q: want %q, %q or %q", flavour, ZooKeeper38, ZooKeeper39, AnyZooKeeper)
 	}
+	k.leaveOut(t)
 	s, err := startZooKeeper(k, t.TempDir(), folder, config)
 	if err != nil {
 		unavailable(t, k, err)

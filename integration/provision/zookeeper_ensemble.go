@@ -23,7 +23,7 @@ func (e *Ensemble) Addrs() []string { return addrs(e.Nodes) }
 // the test.
 func ZooKeeperEnsemble(t testing.TB, size int, config ...string) *Ensemble {
 	t.Helper()
-	return zookeeperEnsemble(t, AnyZooKeeper, size, false, config)
+	return zookeeperEnsemble(t, ZooKeeper38, size, false, config)
 }
 
 // ZooKeeperEnsembleOf is an ensemble of a flavour: of the image that Docker has of it, or of the installed version if
@@ -37,11 +37,12 @@ func ZooKeeperEnsembleOf(t testing.TB, flavour string, size int, config ...strin
 // work. It is slower to replace a leader that was killed: a proxy accepts what a dead server would refuse.
 func ZooKeeperEnsembleApart(t testing.TB, size int, config ...string) *Ensemble {
 	t.Helper()
-	return zookeeperEnsemble(t, AnyZooKeeper, size, true, config)
+	return zookeeperEnsemble(t, ZooKeeper38, size, true, config)
 }
 
 func zookeeperEnsemble(t testing.TB, flavour string, size int, apart bool, config []string) *Ensemble {
 	t.Helper()
+	LeaveOut(t, "ZooKeeper ensembles")
 	k := zookeeperKinds[flavour]
 	member, source, err := zookeeperMembers(t.Context(), k)
 	if err != nil {

@@ -52,6 +52,7 @@ func overURL(name, url string) conformance.Harness {
 }
 
 func TestConformanceLocalHandOff(t *testing.T) {
+	provision.LeaveOut(t, "local hand-off")
 	s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Args: durable})
 	admin := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = admin.Close() })

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/provision"
 	"github.com/interlock-go/lock/integration/suite"
 )
 
@@ -12,5 +13,6 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceLocalHandOff(t *testing.T) {
+	provision.LeaveOut(t, "local hand-off")
 	conformance.Run(t, harness(t, newSet(t, durable...)), suite.HandOff()...)
 }

@@ -142,7 +142,7 @@ func (quiet) Printf(string, ...any) {}
 
 func postgresTarget(t *testing.T) target {
 	certs := provision.TLS(t)
-	s := provision.NewPostgres(t, provision.Postgres15)
+	s := provision.NewPostgres(t, provision.AnyPostgres)
 	admin := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.PostgresURL()))
 	t.Cleanup(func() { _ = admin.Close(context.Background()) })
 	do := func(sql string) {
@@ -214,7 +214,7 @@ func postgresTarget(t *testing.T) target {
 
 func mysqlTarget(t *testing.T) target {
 	certs := provision.TLS(t)
-	s := provision.NewMySQL(t, provision.MariaDB10, provision.Options{TLS: certs})
+	s := provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{TLS: certs})
 	admin := provision.MySQLPool(t, s, nil)
 	for _, sql := range []string{
 		"CREATE USER app@'%' IDENTIFIED BY '" + provision.Secret + "'", "CREATE USER stranger@'%' IDENTIFIED BY '" + provision.Secret + "'",

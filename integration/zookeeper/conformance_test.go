@@ -41,5 +41,6 @@ func conformEnsemble(t *testing.T, e *provision.Ensemble) {
 }
 
 func TestConformanceLocalHandOff(t *testing.T) {
+	provision.LeaveOut(t, "local hand-off")
 	conformance.Run(t, harness(t, provision.NewZooKeeper(t, provision.AnyZooKeeper)), suite.HandOff()...)
 }

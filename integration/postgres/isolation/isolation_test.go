@@ -11,6 +11,7 @@ import (
 
 // TestConformance runs the whole suite at both levels beside the default.
 func TestConformance(t *testing.T) {
+	provision.LeaveOut(t, "isolation levels")
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced, "default_transaction_isolation="+level)
