@@ -2,66 +2,58 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES = $(shell go list -m -f '{{.Dir}}')
+MODULES ?= $(shell go list -m -f '{{.Dir}}')
 PATTERNS = $(addsuffix /...,$(MODULES))
 BIN := $(CURDIR)/.bin
-REPORT := $(CURDIR)/.bin/servers.txt
-REPORTS := $(CURDIR)/.bin/reports
 FUZZTIME ?= 10s
-AT_ONCE ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) + 1) / 2 )))
 
-# testcontainers' own cleaner is one more image to pull; the tests clean up after themselves.
+# testcontainers' own cleaner is one more image to pull; the tests remove their containers themselves.
 export TESTCONTAINERS_RYUK_DISABLED ?= true
 export TESTCONTAINERS_HOST_OVERRIDE ?= 127.0.0.1
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 .PHONY: setup
-setup: ## install what the tests need and this machine lacks
-	@hack/setup.sh
+setup: ## install what make test needs and this machine lacks; SETUP=all: what make test-all needs
+	@hack/setup.sh $(or $(SETUP),test)
+
+.PHONY: check
+check: ## tier 1, no server: format, vet, lint and unit tests of what differs from the upstream branch or BASE
+	@go run ./hack/runtests check
 
 .PHONY: test
-test: setup ## test every module against real servers, with the race detector and in random order
-	@mkdir -p $(BIN) && rm -rf $(REPORT) $(REPORTS)
-	@# everything is compiled before the first test: a compiler would take the time of those that judge time
-	go build $(PATTERNS)
-	go test -race -run '^$$' $(PATTERNS) >/dev/null
-	go test -count=1 -run '^TestClockWorker$$' ./integration/provision
-	go test -count=1 ./docs/model # one goroutine: the race detector would only make it slow
-	@# half as many packages at a time as there are processors, since servers want some too
-	@# the faults come last and alone: what they judge takes time, and others would take it
-	LOCK_TEST_REPORT=$(REPORT) LOCK_TEST_REPORTS=$(REPORTS) go test -race -shuffle=on -count=1 -timeout 30m -p $(AT_ONCE) \
-		$$(go list $(PATTERNS) | grep -v '/integration/faults$$'); status=$$?; \
-	go test -race -count=1 -timeout 20m ./integration/faults || status=1; \
-	if [ -s $(REPORT) ]; then echo; awk '!seen[$$1, $$2]++' $(REPORT); fi; exit $$status
+test: ## tier 2: every backend in its current version on a real server, with the race detector; sets up what is missing
+	@hack/setup.sh toolchain && go run ./hack/runtests test
+
+.PHONY: test-all
+test-all: ## tier 3: all versions and topologies, faults, benchmarks once; ONLY="etcd mysql": of some backends
+	@hack/setup.sh toolchain && go run ./hack/runtests all $(ONLY)
 
 SOAK ?= 10m
 ENOUGH ?= 0
 
 .PHONY: soak
-soak: setup ## faults on all backends for SOAK (10m) or until each has ENOUGH acquisitions under them (0: no end), and docs/faults.md from that
-	go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -faults.soak $(SOAK) -faults.enough $(ENOUGH) -faults.table $(CURDIR)/docs/faults.md
+soak: ## faults on all backends for SOAK (10m) or until each has ENOUGH acquisitions under them (0: no end), and docs/faults.md from that
+	hack/setup.sh all
+	LOCK_TEST_ALL=1 go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -faults.soak $(SOAK) -faults.enough $(ENOUGH) -faults.table $(CURDIR)/docs/faults.md
 
 .PHONY: matrix
-matrix: ## write docs/matrix.md from the reports of the last make test
-	go run ./integration/matrix $(REPORTS) docs/matrix.md
+matrix: ## write docs/matrix.md from the reports of the last make test-all
+	go run ./integration/matrix $(BIN)/reports docs/matrix.md
 
 .PHONY: matrix-check
-matrix-check: ## is docs/matrix.md what the last make test has shown?
-	go run ./integration/matrix -check $(REPORTS) docs/matrix.md
+matrix-check: ## compare docs/matrix.md with the reports of the last make test or make test-all
+	go run ./integration/matrix -check $(BIN)/reports docs/matrix.md
 
 .PHONY: vet
 vet: ## go vet
-	go vet $(PATTERNS)
+	@go vet $(PATTERNS)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## the checks of .golangci.yml, and that each go.mod is tidy, module by module as a user gets it
-	@status=0; for m in $(MODULES); do \
-		echo "lint $$m"; \
-		(cd $$m && export GOWORK=off && go mod tidy -diff && $(BIN)/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || status=1; \
-	done; \
+	@status=0; printf '%s\n' $(MODULES) | xargs -P 2 -I '{}' hack/lint.sh '{}' || status=1; \
 	if command -v shellcheck >/dev/null; then shellcheck hack/*.sh .ci/run || status=1; fi; exit $$status
 
 .PHONY: vuln
@@ -80,25 +72,23 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 
 .PHONY: mutate
 mutate: ## take each safety step away in turn and write docs/safety-steps.md, which tests notice
+	hack/setup.sh all
 	go run ./hack/mutate
 
 .PHONY: bench
 bench: ## benchmarks, without tests
-	go test -run '^$$' -bench . -benchmem $(PATTERNS)
-
-.PHONY: bench-once
-bench-once: setup ## each benchmark once and in short, to see that it works
-	go test -race -short -run '^$$' -bench . -benchtime 1x -p 1 -timeout 20m \
-		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+	LOCK_TEST_ALL=1 go test -run '^$$' -bench . -benchmem $(PATTERNS)
 
 .PHONY: performance
-performance: setup ## measure beside the peers and write docs/performance.md (about half an hour; leave the machine alone meanwhile)
-	LOCK_TEST_REQUIRE=all go test -run '^$$' -bench Peers -benchtime 1x -timeout 60m ./bench -document $(CURDIR)/docs/performance.md
+performance: ## measure beside the peers and write docs/performance.md (about half an hour; leave the machine alone meanwhile)
+	hack/setup.sh all
+	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench Peers -benchtime 1x -timeout 60m ./bench -document $(CURDIR)/docs/performance.md
 
 .PHONY: cover
-cover: setup ## coverage of every package by all tests, in .bin/cover.html
+cover: ## coverage of every package by all tests, in .bin/cover.html
+	hack/setup.sh all
 	@mkdir -p $(BIN)
-	go test -coverpkg=$$(go list $(PATTERNS) | paste -sd,) -coverprofile=$(BIN)/cover.out $(PATTERNS)
+	LOCK_TEST_ALL=1 go test -coverpkg=$$(go list $(PATTERNS) | paste -sd,) -coverprofile=$(BIN)/cover.out $(PATTERNS)
 	go tool cover -html=$(BIN)/cover.out -o $(BIN)/cover.html
 	@go tool cover -func=$(BIN)/cover.out | tail -n 1
 

@@ -74,7 +74,7 @@ func anchors(text string) map[string]bool {
 
 // Each link to another file leads to one that exists, and to a heading if it names
 // one; and each page is linked to from the README.
-func TestLinks(t *testing.T) {
+func TestDocLinks(t *testing.T) {
 	all := pages(t)
 	for path, text := range all {
 		text = code.ReplaceAllString(fence.ReplaceAllString(text, ""), "")
@@ -110,7 +110,7 @@ var (
 )
 
 // Each block of Go is a file, or declarations, or statements.
-func TestGoBlocksParse(t *testing.T) {
+func TestDocGoBlocksParse(t *testing.T) {
 	n := 0
 	for path, text := range pages(t) {
 		for _, b := range goBlock.FindAllStringSubmatch(text, -1) {
@@ -142,7 +142,7 @@ func parses(src string) error {
 
 // Each block that says which file it is from is a part of that file, which is
 // compiled; on these pages every block has to say so.
-func TestGoBlocksAreCompiled(t *testing.T) {
+func TestDocGoBlocksAreCompiled(t *testing.T) {
 	lines := func(s string) string {
 		out := strings.Split(s, "\n")
 		for i := range out {
@@ -181,7 +181,7 @@ func TestGoBlocksAreCompiled(t *testing.T) {
 
 // What both READMEs show of the interface compiles: with what the reader is meant to
 // have, and without the import of a driver, which is a module of its own.
-func TestReadmeCompiles(t *testing.T) {
+func TestDocReadmeCompiles(t *testing.T) {
 	const reader = `
 		var ctx context.Context
 		var c, redis, etcd *lock.Client
@@ -216,7 +216,7 @@ func TestReadmeCompiles(t *testing.T) {
 var symbol = regexp.MustCompile(`\b(lock|backend|fence|conformance|memlock|filelock|redislock|etcdlock|zklock|pglock|mysqllock)\.([A-Z]\w*)`)
 
 // Each name of ours that a page mentions is exported by that package.
-func TestSymbols(t *testing.T) {
+func TestDocSymbols(t *testing.T) {
 	exported := map[string]map[string]bool{}
 	for path, text := range pages(t) {
 		if strings.HasPrefix(path, "docs/adr/") {
@@ -279,7 +279,7 @@ func exports(t *testing.T, pkg string) map[string]bool {
 var backendURL = regexp.MustCompile(`\b(?:mem|file|redis|rediss|redis\+sentinel|redis\+cluster|redlock|etcds?|zk|mysql|mariadb|postgres|postgresql)://[^\s"'` + "`" + `<>|,;)]*[^\s"'` + "`" + `<>|,;).]`)
 
 // Each URL of a backend that a page shows can be parsed.
-func TestURLs(t *testing.T) {
+func TestDocURLs(t *testing.T) {
 	n := 0
 	for path, text := range pages(t) {
 		for _, u := range backendURL.FindAllString(text, -1) {
@@ -298,7 +298,7 @@ func TestURLs(t *testing.T) {
 }
 
 // There are two commands for a newcomer to type, in both languages the same.
-func TestNewcomersCommands(t *testing.T) {
+func TestDocNewcomersCommands(t *testing.T) {
 	all := pages(t)
 	commands := func(path string) (out []string) {
 		for _, line := range strings.Split(fence.ReplaceAllString(all[path], ""), "\n") {

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Files and folders of a run, relative to the root of the repository.
+const (
+	outputFile    = ".bin/tests.txt"
+	serversFile   = ".bin/servers.txt"
+	reportsFolder = ".bin/reports"
+)
+
+// prepare removes the results of the run before and tells the tests where to write theirs.
+func prepare() error {
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.MkdirAll(filepath.Dir(outputFile), 0o750),
+		os.RemoveAll(outputFile), os.RemoveAll(serversFile), os.RemoveAll(reportsFolder),
+		os.Setenv("LOCK_TEST_REPORT", filepath.Join(here, serversFile)),
+		os.Setenv("LOCK_TEST_REPORTS", filepath.Join(here, reportsFolder)),
+	)
+}
+
+// atOnce is how many packages are tested at the same time. Most of the time they wait.
+func atOnce(perProcessor int) string { return fmt.Sprintf("-p=%d", perProcessor*runtime.NumCPU()) }
+
+// goTest runs go test with the race detector, in random order, and reports its progress. Vetting the packages is left
+// to make vet.
+func goTest(args ...string) error {
+	full, err := os.OpenFile(outputFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer full.Close()
+	cmd := exec.Command("go", append([]string{"test", "-json", "-race", "-vet=off", "-shuffle=on", "-count=1"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	r := newReport(os.Stdout, full, time.Now)
+	err = errors.Join(read(out, r), cmd.Wait())
+	r.finish()
+	if err != nil {
+		return fmt.Errorf("go test: %w", err)
+	}
+	return nil
+}
+
+// read passes each event of go test to r.
+func read(out io.Reader, r *report) error {
+	in := bufio.NewReader(out)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) != nil { // printed by go test itself
+				e = event{Action: "build-output", Output: string(line)}
+			}
+			r.add(e)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// compile builds the tests and the program with a wrong clock, so that no compiler runs beside a test that measures
+// time.
+func compile(ctx context.Context, packages []string) error {
+	quiet := func(args ...string) error {
+		out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("go %s: %w\n%s", args[0], err, out)
+		}
+		return nil
+	}
+	return errors.Join(
+		quiet(append([]string{"list", "-race", "-test", "-export", "-f", "{{.Export}}"}, packages...)...), // compiles, links nothing
+		quiet("test", "-race", "-vet=off", "-count=1", "-run", "^TestClockWorker$", "./integration/provision"),
+	)
+}
+
+// printServers prints which servers were tested, each once.
+func printServers() {
+	content, err := os.ReadFile(serversFile)
+	if err != nil {
+		return // no test used one
+	}
+	seen := map[string]bool{}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w)
+	for line := range strings.Lines(string(content)) {
+		row := strings.Join(strings.Fields(line), " ")
+		if seen[row] {
+			continue
+		}
+		seen[row] = true
+		fmt.Fprintln(w, strings.Replace(strings.Replace(row, " ", "\t", 1), " ", "\t", 1))
+	}
+	_ = w.Flush()
+}
