@@ -102,12 +102,10 @@ func current() error {
 	defer cancel()
 	compiled := make(chan error, 1)
 	go func() { compiled <- compile(ctx, append(slices.Clone(paths), faultsPackage)) }()
-	if err := command("hack/setup.sh", "test"); err != nil {
+	if err = command("hack/setup.sh", "test"); err != nil {
 		cancel()
-		<-compiled
-		return err
 	}
-	if err := <-compiled; err != nil {
+	if err := errors.Join(err, <-compiled); err != nil {
 		return err
 	}
 	say("tests of every backend in its current version")
