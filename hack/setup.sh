@@ -20,7 +20,8 @@ toolchain | test | all) ;;
 	;;
 esac
 
-# One image a line: tier | flavour | official name | name when built here | folder in hack/images, if not of etcd 3.7
+# One image a line: tier | flavour | official name | name when built here, if it can be | folder in hack/images, if not
+# of etcd 3.7
 images=(
 	"test|redis-8|redis:8|interlock-test/redis:8|redis"
 	"test|etcd-3-7||interlock-test/etcd:3.7|"
@@ -29,6 +30,7 @@ images=(
 	"test|mariadb-11|mariadb:11|interlock-test/mariadb:11.8|mariadb"
 	"test|mysql-9|mysql:9|interlock-test/mysql:9.7|mysql"
 	"all|etcd-3-5||interlock-test/etcd:3.5|etcd"
+	"all|redis-7|redis:7||"
 	"all|valkey-9|valkey/valkey:9|interlock-test/valkey:9|valkey"
 )
 # One server a line: tier | what needs it | a program or file that its packages install | packages | an image that will do
@@ -168,6 +170,11 @@ check_servers() {
 	done
 }
 
+# Redis 7 is the version that Debian 12 installs.
+has_binary() { # flavour
+	[ "$1" = redis-7 ] && have redis-server && redis-server --version | grep -q 'v=7\.'
+}
+
 has_image() { [ -n "$1" ] && docker image inspect "$1" >/dev/null 2>&1; }
 
 plan_images() {
@@ -177,7 +184,9 @@ plan_images() {
 		if [ "$level" = all ] && [ "$tier" != all ]; then continue; fi
 		variable=LOCK_TEST_$(printf '%s' "$flavour" | tr 'a-z-' 'A-Z_')
 		url=${variable}_URL image=${variable}_IMAGE
-		if [ -n "${!url:-}${!image:-}" ] || has_image "$official" || has_image "$built"; then continue; fi
+		if [ -n "${!url:-}${!image:-}" ] || has_image "$official" || has_image "$built" || has_binary "$flavour"; then
+			continue
+		fi
 		wanted+=("$line")
 	done
 }
@@ -281,9 +290,10 @@ build_image() { # name folder
 
 get_image() { # flavour official built folder
 	local begin=$SECONDS
+	if has_binary "$1"; then return 0; fi # installed meanwhile
 	if [ -n "$2" ] && [ "$registry" = present ] && pull "$2"; then
 		say "$1: pulled $2 ($((SECONDS - begin)) s)"
-	elif build_image "$3" "$4" >"$work/build-$1" 2>&1; then
+	elif [ -n "$3" ] && build_image "$3" "$4" >"$work/build-$1" 2>&1; then
 		say "$1: built $3 ($((SECONDS - begin)) s)"
 	else
 		if [ -e "$work/build-$1" ]; then tail -n 15 "$work/build-$1"; fi
@@ -308,7 +318,7 @@ setup_images() {
 	done
 	for i in "${!wanted[@]}"; do
 		IFS='|' read -r level flavour official built folder <<<"${wanted[i]}"
-		wait "${pids[i]}" || lack "$flavour: ${official:-its image} could not be pulled and $built could not be built"
+		wait "${pids[i]}" || lack "$flavour: ${official:-its image} could not be pulled${built:+ and $built could not be built}"
 	done
 }
 
