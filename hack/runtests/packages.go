@@ -16,18 +16,18 @@ type backend struct {
 	name     string
 	folders  []string // of its packages; nil: all others
 	services string   // in integration/faults, a regular expression; empty: the tests that are about no service
-	minutes  int      // of tier all
+	minutes  int      // of tier all on two processors, rounded up
 }
 
 var backends = []backend{
 	{"file", []string{"filelock", "integration/file"}, "file", 3},
-	{"redis", []string{"redislock", "integration/redis"}, "redis.*", 7},
-	{"redlock", []string{"redislock", "integration/redlock"}, "redlock.*", 5},
-	{"etcd", []string{"etcdlock", "integration/etcd"}, "etcd.*", 10},
-	{"zookeeper", []string{"zklock", "integration/zookeeper"}, "zookeeper.*", 7},
-	{"postgres", []string{"pglock", "integration/postgres"}, "postgres", 12},
-	{"mysql", []string{"mysqllock", "integration/mysql"}, "mariadb", 12},
-	{"core", nil, "", 25},
+	{"redis", []string{"redislock", "integration/redis"}, "redis.*", 9},
+	{"redlock", []string{"redislock", "integration/redlock"}, "redlock.*", 7},
+	{"etcd", []string{"etcdlock", "integration/etcd"}, "etcd.*", 13},
+	{"zookeeper", []string{"zklock", "integration/zookeeper"}, "zookeeper.*", 9},
+	{"postgres", []string{"pglock", "integration/postgres"}, "postgres", 14},
+	{"mysql", []string{"mysqllock", "integration/mysql"}, "mariadb", 16},
+	{"core", nil, "", 30},
 }
 
 // owns reports whether the tests of the backend are about a file or folder. Those of core are about all that is no
