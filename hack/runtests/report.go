@@ -138,7 +138,7 @@ func (r *report) noteSkip(key testKey) {
 			reason = m[1]
 		}
 	}
-	r.skips[reason] = append(r.skips[reason], short(key.pkg)+"."+key.test)
+	r.skips[reason] = append(r.skips[reason], short(key.pkg)+" "+key.test)
 }
 
 func (r *report) endPackage(e event) {
@@ -168,7 +168,7 @@ func (r *report) printFailures(pkg string) {
 	for _, k := range keys {
 		lines := slices.DeleteFunc(r.output[k], func(l string) bool { return strings.HasPrefix(l, "=== ") })
 		if len(lines) > 0 {
-			r.failures = append(r.failures, fmt.Sprintf("%s.%s:\n%s", short(pkg), k.test, strings.Join(lines[:min(endLines, len(lines))], "")))
+			r.failures = append(r.failures, fmt.Sprintf("%s %s:\n%s", short(pkg), k.test, strings.Join(lines[:min(endLines, len(lines))], "")))
 		}
 		if n := len(lines) - maxLines; n > 0 {
 			lines = append(lines[:maxLines:maxLines], fmt.Sprintf("... and %d more lines\n", n))
@@ -187,7 +187,7 @@ func (r *report) finish() {
 	slices.SortStableFunc(leaves, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
 	fmt.Fprintf(r.w, "\nslowest tests:\n")
 	for _, e := range leaves[:min(slowest, len(leaves))] {
-		fmt.Fprintf(r.w, "%8.1fs  %s.%s\n", e.Elapsed, short(e.Package), e.Test)
+		fmt.Fprintf(r.w, "%8.1fs  %s %s\n", e.Elapsed, short(e.Package), e.Test)
 	}
 	if len(r.skips) > 0 {
 		fmt.Fprintf(r.w, "skipped:\n")
