@@ -23,7 +23,7 @@ const (
 	reportsFolder = ".bin/reports"
 )
 
-// prepare removes the results of the run before and tells the tests where to write theirs.
+// prepare removes the results of the run before and sets where the tests write theirs.
 func prepare() error {
 	here, err := os.Getwd()
 	if err != nil {

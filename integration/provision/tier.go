@@ -12,7 +12,7 @@ const allVariable = "LOCK_TEST_ALL"
 // All reports whether all versions and topologies are tested.
 func All() bool { return os.Getenv(allVariable) != "" }
 
-// LeaveOut skips the test if LOCK_TEST_ALL is empty. what names what is not tested then, such as "etcd-3-7" or "Redis
+// LeaveOut skips the test if LOCK_TEST_ALL is empty. what names what is not tested then, such as "etcd-3-5" or "Redis
 // Cluster"; hack/runtests lists it at the end of a run.
 func LeaveOut(t testing.TB, what string) {
 	t.Helper()

@@ -137,8 +137,9 @@ func (w *worker) take(ctx context.Context, key int, try bool, bound time.Duratio
 
 // acquire notes what one call of a Lock or TryLock comes to.
 func (w *worker) acquire(ctx context.Context, key int, what string, take func(context.Context) (*lock.Lease, error)) (*hold, error) {
-	op := Op{Kind: Acquired, Key: key, Worker: w.id, Hold: w.id*MaxHolds + w.holds + 1, Try: what == "try"}
-	e := &events{ending: func(at int64) { w.record(Op{Kind: Ending, Key: key, Worker: w.id, Hold: op.Hold, Call: at}) }}
+	op := Op{Kind: Acquired, Key: key, Worker: w.id, Try: what == "try"}
+	number := w.id*MaxHolds + w.holds + 1 // the number of this attempt's hold if it is granted
+	e := &events{ending: func(at int64) { w.record(Op{Kind: Ending, Key: key, Worker: w.id, Hold: number, Call: at}) }}
 	w.Before(what)
 	op.Call = now()
 	w.inside.Store(op.Call)
@@ -146,7 +147,6 @@ func (w *worker) acquire(ctx context.Context, key int, what string, take func(co
 	w.inside.Store(0)
 	op.Ret, op.Waited = now(), e.waited.Load()
 	if err != nil {
-		op.Hold = 0
 		w.refused.Add(1)
 		if op.Ret-op.Call > int64(time.Second) || errors.Is(err, lock.ErrInvalid) {
 			op.Kind, op.Err = Refused, err.Error()
@@ -156,6 +156,7 @@ func (w *worker) acquire(ctx context.Context, key int, what string, take func(co
 	}
 	w.granted.Store(op.Ret)
 	w.holds++
+	op.Hold = number
 	op.Token, _ = l.Token()
 	op.Until = Monotonic(l.Expires())
 	w.record(op)
