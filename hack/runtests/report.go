@@ -185,7 +185,9 @@ func (r *report) finish() {
 	}
 	leaves := slices.DeleteFunc(slices.Clone(r.finished), func(e event) bool { return r.parents[testKey{e.Package, e.Test}] })
 	slices.SortStableFunc(leaves, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
-	fmt.Fprintf(r.w, "\nslowest tests:\n")
+	if len(leaves) > 0 {
+		fmt.Fprintf(r.w, "\nslowest tests:\n")
+	}
 	for _, e := range leaves[:min(slowest, len(leaves))] {
 		fmt.Fprintf(r.w, "%8.1fs  %s %s\n", e.Elapsed, short(e.Package), e.Test)
 	}
@@ -205,7 +207,9 @@ func (r *report) finish() {
 		fmt.Fprintf(r.w, "failed packages: %s\n", strings.Join(slices.Sorted(slices.Values(r.failed)), " "))
 	}
 	fmt.Fprintf(r.w, "%d packages failed, %v in all\n", len(r.failed), r.now().Sub(r.begin).Round(time.Second))
-	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.broken, r.skipped)
+	if r.passed+r.broken+r.skipped > 0 { // no test, if benchmarks ran
+		fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.broken, r.skipped)
+	}
 }
 
 func short(pkg string) string {
