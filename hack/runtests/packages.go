@@ -39,7 +39,7 @@ func (b backend) owns(name string) bool {
 	return !slices.ContainsFunc(backends, func(o backend) bool { return within(name, o.folders) })
 }
 
-const faultsPackage = "./integration/faults"
+const faultsPackages = "./integration/faults/..."
 
 // goPackage is a package of this repository.
 type goPackage struct {

@@ -101,7 +101,7 @@ func current() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	compiled := make(chan error, 1)
-	go func() { compiled <- compile(ctx, append(slices.Clone(paths), faultsPackage)) }()
+	go func() { compiled <- compile(ctx, append(slices.Clone(paths), faultsPackages)) }()
 	if err = command("hack/setup.sh", "test"); err != nil {
 		cancel()
 	}
@@ -114,7 +114,7 @@ func current() error {
 		goTest(append([]string{"-timeout=15m", atOnce(2)}, paths...)...),
 	)
 	say("a minute of faults on every backend")
-	err = errors.Join(err, goTest("-timeout=10m", faultsPackage))
+	err = errors.Join(err, goTest("-timeout=10m", faultsPackages))
 	printServers()
 	return err
 }
@@ -134,7 +134,7 @@ func all(names []string) error {
 	}
 	paths := tested(packages, chosen)
 	say("compiling %d packages", len(paths))
-	if err := compile(context.Background(), append(slices.Clone(paths), faultsPackage)); err != nil {
+	if err := compile(context.Background(), append(slices.Clone(paths), faultsPackages)); err != nil {
 		return err
 	}
 	say("tests of all versions and topologies")
@@ -144,7 +144,7 @@ func all(names []string) error {
 	}
 	say("faults")
 	for _, args := range faultRuns(chosen) {
-		err = errors.Join(err, goTest(append(args, "-timeout=30m", faultsPackage)...))
+		err = errors.Join(err, goTest(append(args, "-timeout=30m", faultsPackages)...))
 	}
 	say("every benchmark once")
 	err = errors.Join(err, goTest(append([]string{"-short", "-run=^$", "-bench=.", "-benchtime=1x", "-p=1", "-timeout=20m"}, paths...)...))

@@ -40,7 +40,7 @@ func RedisFlavours() []string { return []string{Redis7, Redis8, Valkey9} }
 
 var redisKinds = map[string]kind{
 	Redis7: redisKind(kind{
-		flavour: Redis7, extra: true, major: "7", official: "redis:7", built: "interlock-test/redis:7", binaries: []string{"redis-server"},
+		flavour: Redis7, extra: true, major: "7", official: "redis:7", binaries: []string{"redis-server"},
 	}),
 	Redis8: redisKind(kind{
 		flavour: Redis8, major: "8", official: "redis:8", built: "interlock-test/redis:8", binaries: []string{"redis-server"},
