@@ -75,6 +75,11 @@ mutate: ## take each safety step away in turn and write docs/safety-steps.md, wh
 	hack/setup.sh all
 	go run ./hack/mutate
 
+.PHONY: lockctl
+lockctl: ## build .bin/lockctl and .bin/lockbench without debug information
+	@mkdir -p $(BIN)
+	go build -trimpath -ldflags '-s -w' -o $(BIN)/ ./cmd/lockctl ./cmd/lockbench
+
 .PHONY: bench
 bench: ## benchmarks, without tests
 	LOCK_TEST_ALL=1 go test -run '^$$' -bench . -benchmem $(PATTERNS)
@@ -92,7 +97,7 @@ cover: ## coverage of every package by all tests, in .bin/cover.html
 	go tool cover -html=$(BIN)/cover.out -o $(BIN)/cover.html
 	@go tool cover -func=$(BIN)/cover.out | tail -n 1
 
-# The tools have a module of their own, so that their requirements reach nobody else's go.sum.
+# The tools have a module of their own, so that their requirements are in no other go.sum.
 $(BIN)/golangci-lint: hack/tools/go.mod
 	cd hack/tools && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 

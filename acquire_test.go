@@ -274,59 +274,46 @@ func TestBadInputIsNamed(t *testing.T) {
 	}
 }
 
-func TestReentry(t *testing.T) {
+func TestUnclassifiedErrorIsAbandoned(t *testing.T) {
+	for name, c := range map[string]struct {
+		err      error
+		abandons int
+	}{
+		"unclassified": {errNet, 1},
+		"not executed": {backend.NotExecuted(errNet), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			f.spoil = func(_ context.Context, op string, _ int) (error, bool) {
+				if op == "acquire" {
+					return c.err, true
+				}
+				return nil, true
+			}
+			_, err := newClient(t, f).Mutex("k").TryLock(t.Context())
+			wantErr(t, "TryLock", err, errNet)
+			if got := f.count("abandon"); got != c.abandons {
+				t.Errorf("want %d calls of Abandon, got %d", c.abandons, got)
+			}
+		})
+	}
+}
+
+// A driver that does not count (a zero Until) gets no lease: it would never end.
+func TestGrantWithoutUntilIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		c := newClient(t, f, lock.WithReentry())
-		m := c.Mutex("k")
-		outer := mustLock(t, m)
-		inner, err := m.Lock(outer.Context())
-		if err != nil {
-			t.Fatal(err)
+		b := &spoilt{fake: f, wrap: func(g backend.Grant) backend.Grant { return noUntil{g} }}
+		if _, err := newClient(t, b).Mutex("k").TryLock(t.Context()); err == nil || !strings.Contains(err.Error(), "until when") {
+			t.Fatalf("want an error that names the mistake, got %v", err)
 		}
-		a, _ := outer.Token()
-		if b, ok := inner.Token(); !ok || a != b {
-			t.Fatalf("tokens %d and %d of one hold", a, b)
-		}
-		if err := inner.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := inner.Unlock(t.Context()); err != nil {
-			t.Fatal("second unlock of the inner lease:", err)
-		}
-		if outer.Err() != nil || f.holder("k") == "" {
-			t.Fatal("the inner Unlock freed the lock")
-		}
-		again, err := m.TryLock(outer.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := outer.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if f.holder("k") == "" || again.Err() != nil {
-			t.Fatal("the lock was freed while a nested lease was held")
-		}
-		if err := again.Unlock(t.Context()); err != nil || f.holder("k") != "" {
-			t.Fatalf("the last Unlock did not free the lock: %v", err)
-		}
-
-		strict := newClient(t, f).Mutex("k")
-		l := mustLock(t, strict)
-		_, err = strict.Lock(l.Context())
-		wantErr(t, "Lock that would wait for itself", err, lock.ErrLocked)
-		if _, err = c.Mutex("j").Lock(l.Context()); err != nil {
-			t.Fatal("another name under a lease's context:", err)
-		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		after, err := strict.TryLock(context.WithoutCancel(l.Context()))
-		if err != nil {
-			t.Fatal("Lock under the detached context of a lease that was unlocked:", err)
-		}
-		if err := after.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
+		synctest.Wait()
+		if f.holder("k") != "" {
+			t.Fatal("the grant was not released")
 		}
 	})
 }
+
+type noUntil struct{ backend.Grant }
+
+func (noUntil) Until() time.Time { return time.Time{} }

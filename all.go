@@ -9,119 +9,147 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/interlock-go/lock/internal/retry"
 )
 
-// All returns the lock that is held when all of ms are. It takes them in an order of
-// its own, by name, so that two that are given the same locks in another order
-// cannot wait for each other; those of one name in the order in which their clients
-// were made, so make clients in the same order everywhere. An All among ms counts as
-// its parts, a Migrate as one lock of its new name: if that is not the old one, those
-// who name the old lock among ms and those who name the Migrate take them in different
-// orders, so give Lock a deadline while both are there. No parts, or the same lock twice, is an ErrInvalid of Lock and TryLock.
+// All returns the lock that is held while all of ms are held. Lock and TryLock lock all of ms
+// or none, in an order of their own: by name, so that two calls with the same locks in
+// another order cannot wait for each other. Locks with the same name are locked in the order
+// in which their clients were made, so make clients in the same order everywhere. An All among
+// ms counts as its parts, any other Composed lock as one of its own name. A lock that is being
+// migrated has its new name. If that is not the old one, clients that name the old lock and
+// clients that name the migration lock them in different orders, so give Lock a deadline while
+// both exist. If ms is empty or contains a lock twice, Lock and TryLock return an ErrInvalid.
 //
-// ctx bounds the whole of Lock. Either all are taken or none: if one cannot be had,
-// those that were are freed again, last first, and the error is that of the one. If
-// one is lost while others are waited for, Lock begins again.
+// ctx bounds the whole of Lock. If one part cannot be locked, the others are unlocked again,
+// last first, and Lock returns the error of that part. If one is lost while others are waited
+// for, Lock begins again.
 //
-// The lease ends as soon as any part ends, with that part's error. The other parts
-// stay held until Unlock, since whoever works under the lease may need a moment to
-// stop: call Unlock also after a loss. Unlock frees each part, whatever comes of the
-// others; Expires is the earliest of the parts; Check and Extend go through all parts,
-// and a failure of Extend may leave some extended; there is no Token and no Owner, but
-// those of Parts.
+// The lease ends as soon as any part ends, with the error of that part. The other parts stay
+// held until Unlock, since work under the lease may need a moment to stop: call Unlock also
+// after a loss. Unlock unlocks each part, also if one fails. Expires is the earliest of the
+// parts. Check and Extend go through all parts, and an Extend that fails may leave some
+// extended. There is no Token and no Owner, but those of Parts.
 //
-// The name is that of the parts joined by "+", with a backslash before each "+" and
-// backslash in them. Each part tells its own events.
+// The name is that of the parts joined by "+", with a backslash before each "+" and backslash
+// in them. Each part reports its own events.
 func All(ms ...Mutex) Mutex {
-	a := &all{}
-	a.parts, a.err = canonical(ms)
-	names := make([]string, len(a.parts))
-	for i, m := range a.parts {
+	parts, err := flatten(ms)
+	slices.SortStableFunc(parts, func(x, y Mutex) int { return rankOf(x).compare(rankOf(y)) })
+	if err == nil {
+		err = validParts(parts)
+	}
+	names := make([]string, len(parts))
+	for i, m := range parts {
 		names[i] = escapePart.Replace(m.Name())
 	}
-	a.name = strings.Join(names, "+")
-	return a
+	return &all{inOrder{name: strings.Join(names, "+"), parts: parts, err: err}}
+}
+
+// InOrder returns the lock of a name that is held while all of ms are held, as that of All,
+// but locks them in the order of ms. Every process must use the same order, or two of them
+// can wait for each other. If ms is empty or contains a lock twice, InOrder returns an
+// ErrInvalid.
+func InOrder(name string, ms ...Mutex) (Mutex, error) {
+	if err := validParts(ms); err != nil {
+		return nil, err
+	}
+	return &inOrder{name: name, parts: slices.Clone(ms)}, nil
+}
+
+// Composed is a Mutex that locks other locks. In All it counts as one lock with its own
+// Name, and as each of its Parts when All looks for a lock that occurs twice. Name and Parts
+// must be the same in every process; Parts may contain locks that this process does not
+// lock. A Composed lock without Parts can never be locked.
+type Composed interface {
+	Mutex
+	Parts() []Mutex
 }
 
 var escapePart = strings.NewReplacer(`\`, `\\`, `+`, `\+`)
 
-// all is the Mutex that All makes.
-type all struct {
+// all is the Mutex that All makes, with its parts in canonical order.
+type all struct{ inOrder }
+
+// inOrder is the Mutex that InOrder makes.
+type inOrder struct {
 	name  string
-	parts []Mutex // in canonical order
-	err   error   // why it can never be locked
+	parts []Mutex
+	err   error // why it can never be locked
 }
 
-func (a *all) Name() string { return a.name }
+func (o *inOrder) Name() string   { return o.name }
+func (o *inOrder) Parts() []Mutex { return o.parts }
 
-func (a *all) Lock(ctx context.Context) (*Lease, error) {
-	if a.err != nil {
-		return nil, jointError("lock", a.name, a.err)
+func (o *inOrder) Lock(ctx context.Context) (*Lease, error) {
+	if o.err != nil {
+		return nil, opError("lock", o.name, o.err)
 	}
-	return lockEach(ctx, a.name, a.parts)
+	return lockInOrder(ctx, o.name, o.parts)
 }
 
-func (a *all) TryLock(ctx context.Context) (*Lease, error) {
-	if a.err != nil {
-		return nil, jointError("try", a.name, a.err)
+func (o *inOrder) TryLock(ctx context.Context) (*Lease, error) {
+	if o.err != nil {
+		return nil, opError("try", o.name, o.err)
 	}
-	return takeEach(ctx, "try", a.name, a.parts, Mutex.TryLock)
+	return acquireInOrder(ctx, "try", o.name, o.parts, Mutex.TryLock)
 }
 
-// lockEach takes all of ms, one after the other, and waits for each.
-func lockEach(ctx context.Context, name string, ms []Mutex) (*Lease, error) {
+// lockInOrder locks all of ms, one after the other, and waits for each.
+func lockInOrder(ctx context.Context, name string, ms []Mutex) (*Lease, error) {
 	for {
-		l, err := takeEach(ctx, "lock", name, ms, Mutex.Lock)
-		var lost partLost
+		l, err := acquireInOrder(ctx, "lock", name, ms, Mutex.Lock)
+		var lost partLostError
 		switch {
 		case err == nil || !errors.As(err, &lost):
 			return l, err
 		case ctx.Err() != nil:
-			return nil, withContext(ctx, err)
+			return nil, retry.WithContext(ctx, err)
 		}
-		// What was lost has to be waited for again: this cannot spin.
+		// The part that was lost has to be waited for again: this cannot spin.
 	}
 }
 
-// partLost: one that was taken has been lost while the next was waited for.
-type partLost struct{ error }
+// partLostError is the error of a part that was lost while the next was waited for.
+type partLostError struct{ error }
 
-func (p partLost) Unwrap() error { return p.error }
+func (p partLostError) Unwrap() error { return p.error }
 
-// takeEach takes all of ms in their order, or none.
-func takeEach(ctx context.Context, op, name string, ms []Mutex, take func(Mutex, context.Context) (*Lease, error)) (l *Lease, err error) {
+// acquireInOrder locks all of ms in their order, or none.
+func acquireInOrder(ctx context.Context, op, name string, ms []Mutex, acquire func(Mutex, context.Context) (*Lease, error)) (l *Lease, err error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	taken := make([]*Lease, 0, len(ms))
+	held := make([]*Lease, 0, len(ms))
 	defer func() {
 		if l != nil {
 			return
 		}
-		for _, part := range taken {
-			part.keepFrom(time.Time{}) // nobody has worked under it: no minimum hold
+		for _, part := range held {
+			part.of.SetMinHoldStart(time.Time{}) // no work was done under it: no minimum hold
 		}
-		if uerr := unlockEach(ctx, taken); uerr != nil && !errors.Is(uerr, ErrLost) { // also if an observer panics
-			err = fmt.Errorf("%w; %w", err, uerr)
+		if unlockErr := unlockEach(ctx, held); unlockErr != nil && !errors.Is(unlockErr, ErrLost) { // also if an observer panics
+			err = fmt.Errorf("%w; %w", err, unlockErr)
 		}
-		err = jointError(op, name, withContext(ctx, err))
+		err = opError(op, name, retry.WithContext(ctx, err))
 	}()
 	for _, m := range ms {
-		part, err := take(m, waiting)
+		part, err := acquire(m, waiting)
 		if err == nil {
-			taken = append(taken, part)
-			defer context.AfterFunc(part.Context(), func() { cancel(partLost{part.Err()}) })()
+			held = append(held, part)
+			defer context.AfterFunc(part.Context(), func() { cancel(partLostError{part.Err()}) })()
 		}
-		if lost := firstEnd(taken); lost != nil {
-			return nil, partLost{lost}
+		if lost := firstEnd(held); lost != nil {
+			return nil, partLostError{lost}
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return newJoint(ctx, name, taken), nil
+	return newCombinedLease(ctx, name, held), nil
 }
 
-// firstEnd is why one of the leases has ended, or nil.
+// firstEnd returns why one of the leases has ended, or nil.
 func firstEnd(ls []*Lease) error {
 	for _, l := range ls {
 		if err := l.Err(); err != nil {
@@ -131,49 +159,51 @@ func firstEnd(ls []*Lease) error {
 	return nil
 }
 
-// jointError adds which lock an error is about.
-func jointError(op, name string, err error) error {
-	return &Error{Op: op, Name: name, Err: err}
-}
-
-// canonical returns the parts of ms in the order in which everybody takes them.
-func canonical(ms []Mutex) ([]Mutex, error) {
-	var parts []Mutex
+// flatten replaces each All among ms by its parts.
+func flatten(ms []Mutex) (parts []Mutex, err error) {
 	for _, m := range ms {
 		switch m := m.(type) {
 		case nil:
-			return nil, fmt.Errorf("%w All: a part is nil", ErrInvalid)
+			return nil, errNilPart
 		case *all:
 			if m.err != nil {
 				return nil, m.err
 			}
-			parts = append(parts, m.parts...) // else the order would hold only within each
-		case *migration:
-			if m.err != nil {
-				return nil, m.err
-			}
-			parts = append(parts, m)
+			parts = append(parts, m.parts...) // so that one order holds for all
 		default:
 			parts = append(parts, m)
-		}
-	}
-	if len(parts) == 0 {
-		return nil, fmt.Errorf("%w All: want at least one part", ErrInvalid)
-	}
-	slices.SortStableFunc(parts, func(x, y Mutex) int { return rankOf(x).compare(rankOf(y)) })
-	var locks []Mutex
-	for _, p := range parts {
-		for _, one := range locksOf(p) {
-			if slices.ContainsFunc(locks, func(o Mutex) bool { return sameLock(o, one) }) {
-				return nil, fmt.Errorf("%w All: %s is there twice", ErrInvalid, shorten(one.Name()))
-			}
-			locks = append(locks, one)
 		}
 	}
 	return parts, nil
 }
 
-// rank is the place of a part among others: the same in every process that makes
+var errNilPart = fmt.Errorf("%w parts: one is nil", ErrInvalid)
+
+// validParts returns an error if parts cannot be locked together.
+func validParts(parts []Mutex) error {
+	if len(parts) == 0 {
+		return fmt.Errorf("%w parts: want at least one", ErrInvalid)
+	}
+	var locks []Mutex
+	for _, p := range parts {
+		if p == nil {
+			return errNilPart
+		}
+		of := locksOf(p)
+		if len(of) == 0 {
+			return fmt.Errorf("%w parts: %s can never be locked", ErrInvalid, shorten(p.Name()))
+		}
+		for _, one := range of {
+			if slices.ContainsFunc(locks, func(o Mutex) bool { return sameLock(o, one) }) {
+				return fmt.Errorf("%w parts: %s is there twice", ErrInvalid, shorten(one.Name()))
+			}
+			locks = append(locks, one)
+		}
+	}
+	return nil
+}
+
+// rank orders the parts of All: the same in every process that makes
 // its clients in the same order.
 type rank struct {
 	name, backend string
@@ -184,36 +214,32 @@ func (r rank) compare(o rank) int {
 	return cmp.Or(strings.Compare(r.name, o.name), strings.Compare(r.backend, o.backend), cmp.Compare(r.client, o.client))
 }
 
-func rankOf(m Mutex) rank {
+func rankOf(m Mutex) (r rank) {
 	switch m := m.(type) {
 	case *mutex:
 		return rank{m.name, m.client.caps.Name, m.client.seq}
-	case *migration:
-		// its own name in every phase, so that processes of different phases agree
-		r := rankOf(m.new)
-		r.name = m.Name()
-		return r
+	case Composed:
+		if parts := m.Parts(); len(parts) > 0 {
+			r = rankOf(parts[len(parts)-1])
+		}
 	}
-	return rank{name: m.Name()}
+	r.name = m.Name()
+	return r
 }
 
-// locksOf are the locks that m takes.
+// locksOf returns the locks that m locks.
 func locksOf(m Mutex) (locks []Mutex) {
-	switch m := m.(type) {
-	case nil:
-	case *all:
-		for _, p := range m.parts {
-			locks = append(locks, locksOf(p)...)
-		}
-	case *migration:
-		return append(locksOf(m.old), locksOf(m.new)...) // both, whatever the phase: the next phase must be possible
-	default:
-		locks = []Mutex{m}
+	c, ok := m.(Composed)
+	if !ok {
+		return []Mutex{m}
+	}
+	for _, p := range c.Parts() {
+		locks = append(locks, locksOf(p)...)
 	}
 	return locks
 }
 
-// sameLock tells whether two would exclude each other, as far as can be seen.
+// sameLock reports whether x and y exclude each other, as far as can be seen.
 func sameLock(x, y Mutex) bool {
 	mx, ok := x.(*mutex)
 	my, ok2 := y.(*mutex)

@@ -10,15 +10,14 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Config says how to open a client, in a form that decodes from JSON and YAML:
+// Config has the settings to open a client. It decodes from JSON and YAML:
 //
 //	lock:
 //	  url: redis://app:secret@localhost:6379/0
 //	  ttl: 30s
 //
-// Only the URL must be there. What else is set has precedence over the same in the
-// URL's parameters, and options given to OpenConfig over both. Durations are strings
-// such as 500ms, 30s or 1h.
+// Only URL is required. The other fields override the parameters of the URL, and options of
+// OpenConfig override both. Durations are strings such as 500ms, 30s or 1h.
 //
 // Printing or logging a Config shows no password. Encoding it does.
 type Config struct {
@@ -31,8 +30,8 @@ type Config struct {
 	LocalHandOff *bool `json:"local_hand_off,omitempty" yaml:"local_hand_off,omitempty"` // true as WithLocalHandOff
 }
 
-// OpenConfig is Open with what cfg says. An ErrInvalid names the field, its value,
-// unless that may hold a password, and what is accepted.
+// OpenConfig is Open with the settings of cfg. An ErrInvalid contains the name of the field,
+// what is accepted, and its value unless that may contain a password.
 func OpenConfig(ctx context.Context, cfg Config, opts ...Option) (*Client, error) {
 	own, err := cfg.options()
 	if err != nil {
@@ -71,7 +70,7 @@ func (c Config) options() ([]Option, error) {
 	return out, nil
 }
 
-// String shows the configuration without the password and the URL's parameters.
+// String returns the configuration without the password and the parameters of the URL.
 func (c Config) String() string {
 	out := []string{"url=" + shownURL(c.URL)}
 	add := func(name, value string) {
@@ -91,13 +90,13 @@ func (c Config) String() string {
 	return strings.Join(out, " ")
 }
 
-// GoString shows what String shows.
+// GoString returns the same as String.
 func (c Config) GoString() string { return "lock.Config{" + c.String() + "}" }
 
-// LogValue shows what String shows.
+// LogValue returns the same as String.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// shownURL is a URL as far as it can hold no secret. Parameters may be passwords too.
+// shownURL returns a URL without its secrets. Parameters may be passwords too.
 func shownURL(s string) string {
 	u, err := backend.ParseURL(s)
 	switch {

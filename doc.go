@@ -9,40 +9,39 @@
 //		return ship(ctx, 42)
 //	})
 //
-// The backend is chosen by the URL and linked in by importing its driver, such as
+// The scheme of the URL chooses the backend. The program links it by importing its
+// driver, such as
 //
 //	import _ "github.com/interlock-go/lock/redislock"
 //
-// # What is promised
+// # Guarantees
 //
-// A granted lock is a [Lease]: the service keeps it for a TTL (30 s by default)
-// and the client renews it at each third. The lease is trusted until
+// A granted lock is a [Lease]. The service keeps it for a TTL (30 s by default), and the
+// client renews it every third of the TTL. The holder trusts the lease until
 //
 //	the instant before the last successful request was sent + TTL - margin
 //
-// on the local monotonic clock. At that instant at the latest, whatever the
-// network does, the lease's context ends with [ErrLost], so it ends before the
-// service can grant the lock to anyone else. The margin covers clock rates
-// that differ by up to 0.1 % and late timers: TTL/20, at least 10 ms and at most
-// 500 ms, plus TTL/1000.
+// on the local monotonic clock. At that instant at the latest the lease's context ends
+// with [ErrLost], whatever the network does. So it ends before the service can grant the
+// lock to another client. The margin covers clock rates that differ by up to 0.1 % and
+// timers that fire late: TTL/20, at least 10 ms and at most 500 ms, plus TTL/1000.
 //
-// A process that is stopped (a debugger, a long pause of the scheduler) cannot
-// notice anything while it is stopped. It finds its lease over when it next looks,
-// but what it had already sent may still arrive. A machine that is suspended, or
-// whose virtual machine is paused, is worse: its monotonic clock stands still, and
-// it learns of the loss with its next renewal, within a third of the TTL. Against
-// both only the resource itself can protect: pass it the fencing token
+// A stopped process (a debugger, a long pause of the scheduler) notices nothing while it
+// is stopped. It finds its lease ended when it checks next, but requests that it sent
+// before may still arrive. The monotonic clock of a suspended machine or a paused virtual
+// machine stands still: it learns of the loss with its next renewal, within a third of
+// the TTL. Against both only the resource itself can protect: pass it the fencing token
 // ([Lease.Token]) and let it refuse a token lower than the highest it has seen.
 //
-// # Made of locks
+// # Composition
 //
-// What is made of locks is a [Mutex] or takes one, whichever the backend: [All] takes
-// several or none, [Campaign] elects a leader, [Every] runs a job on one node at
-// a time, [Migrate] moves a lock from one backend to another while it is in use.
+// [All] locks several locks or none. Packages on top of this one elect a leader (elect),
+// run a job on one node at a time (schedule) and move a lock from one backend to another
+// while it is in use (migrate). They work with every backend.
 //
 // # Errors
 //
-// Every error of a Client, Mutex or Lease is an [*Error] that wraps one of the
-// sentinels below, the error of the context, or the error of the backend. No
-// error contains a password.
+// Every error of a Client, Mutex or Lease is an [*Error]. It wraps one of the sentinels
+// below, the error of the context, or the error of the backend. No error contains
+// a password.
 package lock

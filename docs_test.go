@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,7 +20,7 @@ import (
 )
 
 // pages returns the documentation, by path: every Markdown file but the changelog,
-// which tells of what was.
+// which is about earlier versions.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	if _, err := os.Stat("redislock"); err != nil {
@@ -55,8 +56,8 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 )
 
-// anchors are the names that a page's headings have as targets of links.
-func anchors(text string) map[string]bool {
+// targets returns the names of a page's headings in links.
+func targets(text string) map[string]bool {
 	out := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 		out["#"+strings.Map(func(r rune) rune {
@@ -82,14 +83,14 @@ func TestDocLinks(t *testing.T) {
 			if strings.Contains(l[1], "://") {
 				continue
 			}
-			file, anchor, _ := strings.Cut(l[1], "#")
+			file, fragment, _ := strings.Cut(l[1], "#")
 			target := path
 			if file != "" {
 				target = filepath.ToSlash(filepath.Join(filepath.Dir(path), file))
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: a link to %s: %v", path, l[1], err)
-			} else if anchor != "" && !anchors(all[target])["#"+anchor] {
+			} else if fragment != "" && !targets(all[target])["#"+fragment] {
 				t.Errorf("%s: a link to %s, which has no such heading", path, l[1])
 			}
 		}
@@ -199,7 +200,9 @@ func TestDocReadmeCompiles(t *testing.T) {
 		for _, b := range blocks {
 			parts := imports.FindStringSubmatch(driver.ReplaceAllString(b[1], ""))
 			if parts[1] == "" {
-				parts[1] = `import "github.com/interlock-go/lock"` + "\n"
+				for _, p := range []string{"", "/elect", "/migrate", "/schedule"} {
+					parts[1] += `import "github.com/interlock-go/lock` + p + "\"\n"
+				}
 			}
 			src := "package p\n" + parts[1] + "import \"context\"\nimport \"time\"\nvar _ time.Duration\n" + reader + "\nfunc _() error {\n" + parts[2] + "return nil\n}\n"
 			file, err := parser.ParseFile(fset, path, src, 0)
@@ -213,7 +216,7 @@ func TestDocReadmeCompiles(t *testing.T) {
 	}
 }
 
-var symbol = regexp.MustCompile(`\b(lock|backend|fence|conformance|memlock|filelock|redislock|etcdlock|zklock|pglock|mysqllock)\.([A-Z]\w*)`)
+var symbol = regexp.MustCompile(`\b(lock|elect|schedule|migrate|backend|fence|conformance|memlock|filelock|redislock|redlock|etcdlock|zklock|pglock|mysqllock)\.([A-Z]\w*)`)
 
 // Each name of ours that a page mentions is exported by that package.
 func TestDocSymbols(t *testing.T) {
@@ -226,7 +229,7 @@ func TestDocSymbols(t *testing.T) {
 			if exported[m[1]] == nil {
 				exported[m[1]] = exports(t, m[1])
 			}
-			// another project's package of the same name is told by its own import path
+			// another project's package of the same name is recognised by its own import path
 			if !exported[m[1]][m[2]] && !strings.Contains(text, "<!-- not ours: "+m[0]+" -->") {
 				t.Errorf("%s: there is no %s", path, m[0])
 			}
@@ -237,8 +240,11 @@ func TestDocSymbols(t *testing.T) {
 func exports(t *testing.T, pkg string) map[string]bool {
 	t.Helper()
 	dir := pkg
-	if pkg == "lock" {
+	switch pkg {
+	case "lock":
 		dir = "."
+	case "redlock":
+		dir = "redislock/redlock"
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -313,6 +319,27 @@ func TestDocNewcomersCommands(t *testing.T) {
 	for _, path := range []string{"README.md", "README.zh-CN.md"} {
 		if got := commands(path); !slices.Equal(got, want) {
 			t.Errorf("%s: commands %q, want %q", path, got, want)
+		}
+	}
+}
+
+// ARCHITECTURE.md names the files of the core in the order in which they run.
+func TestDocArchitecture(t *testing.T) {
+	text := pages(t)["ARCHITECTURE.md"]
+	named := regexp.MustCompile("`([a-z/_]+\\.go)`").FindAllStringSubmatch(text, -1)
+	if len(named) < 20 {
+		t.Fatalf("ARCHITECTURE.md names %d files", len(named))
+	}
+	seen := map[string]bool{}
+	for _, m := range named {
+		seen[m[1]] = true
+		if _, err := os.Stat(m[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, dir := range []string{"engine", "handoff", "renewal", "cleanup", "task", "trust"} {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), func(f string) bool { return strings.HasPrefix(f, "internal/"+dir+"/") }) {
+			t.Errorf("ARCHITECTURE.md names no file of internal/%s", dir)
 		}
 	}
 }

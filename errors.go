@@ -1,41 +1,42 @@
 package lock
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/engine"
 )
 
-// The sentinels, to be tested with errors.Is. An operation that a backend does
-// not offer returns an error that matches errors.ErrUnsupported.
+// The sentinels, for errors.Is. An operation that a backend does not offer returns an
+// error that matches errors.ErrUnsupported.
 var (
-	// ErrLocked: somebody else holds the lock. errors.As with [*LockedError] tells who.
+	// ErrLocked: another client holds the lock. errors.As with [*LockedError] returns the
+	// holder.
 	ErrLocked = backend.ErrLocked
-	// ErrLost: the lease is over though nobody unlocked it: it could not be renewed
-	// in time, or the backend says that it is not ours any more. Somebody else may
-	// hold the lock from now on.
+	// ErrLost: the lease has ended without Unlock: it could not be renewed in time, or the
+	// backend says that it is not held any more. Another client may hold the lock from now
+	// on.
 	ErrLost = backend.ErrLost
-	// ErrReleased: the lease is over because it was unlocked.
-	ErrReleased = errors.New("lock released")
+	// ErrReleased: the lease has ended because it was unlocked.
+	ErrReleased = engine.ErrReleased
 	// ErrClosed: the client is closed.
 	ErrClosed = backend.ErrClosed
-	// ErrInvalid: a name, duration, URL or option that can never work. The error says
-	// which, its value and what is accepted.
+	// ErrInvalid: a name, duration, URL or option that can never work. The error contains
+	// its name, its value and what is accepted.
 	ErrInvalid = backend.ErrInvalid
 	// ErrUncertain: the backend may or may not have executed the request.
 	ErrUncertain = backend.ErrUncertain
 )
 
-// LockedError is an ErrLocked that knows the holder.
+// LockedError is an ErrLocked with the holder.
 type LockedError = backend.LockedError
 
-// Error says which operation failed, on what, and why.
+// Error is the error of an operation on a lock.
 type Error struct {
 	Op      string // "lock", "try", "unlock", "renew", "check", "extend", "open", ...
-	Backend string // the driver's name
-	Name    string // the lock's name, "" if the operation concerns none
+	Backend string // the name of the driver
+	Name    string // of the lock, "" if the operation concerns none
 	Err     error
 }
 
@@ -55,6 +56,9 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// opError adds the operation and the name of a combined lock to err.
+func opError(op, name string, err error) error { return &Error{Op: op, Name: name, Err: err} }
 
 // shorten quotes a name and cuts it to what fits a log line.
 func shorten(name string) string {

@@ -128,7 +128,7 @@ func TestEventsAddUpToZero(t *testing.T) {
 			}
 		})
 	}
-	mustLock(t, c.Mutex("held by nobody but Close"))
+	mustLock(t, c.Mutex("ended by Close"))
 	calls.Add(1)
 	close(closing)
 	if err := c.Close(t.Context()); err != nil {
@@ -142,7 +142,7 @@ func TestEventsAddUpToZero(t *testing.T) {
 	}
 }
 
-func TestLossBeforeTheGrantIsToldComesAfterIt(t *testing.T) {
+func TestLossBeforeAcquiredIsReportedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		var g ledger
@@ -153,7 +153,7 @@ func TestLossBeforeTheGrantIsToldComesAfterIt(t *testing.T) {
 	})
 }
 
-// early tells the loss of a grant before it returns it.
+// early reports the loss of a grant before it returns the grant.
 type early struct{ *fake }
 
 func (e early) TryAcquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
@@ -162,7 +162,7 @@ func (e early) TryAcquire(ctx context.Context, r backend.Request) (backend.Grant
 	return g, err
 }
 
-func TestCloseWhileTheGrantIsToldComesAfterIt(t *testing.T) {
+func TestCloseDuringAcquiredIsReportedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g ledger
 		slow := &lock.Observer{Acquired: func(context.Context, lock.Event) { time.Sleep(time.Second) }}
@@ -176,7 +176,7 @@ func TestCloseWhileTheGrantIsToldComesAfterIt(t *testing.T) {
 	})
 }
 
-func TestPanicOfOneObserverIsToldToTheOthers(t *testing.T) {
+func TestPanicOfOneObserverSkipsNoOther(t *testing.T) {
 	boom := func(context.Context, lock.Event) { panic("boom") }
 	for _, tt := range []struct {
 		name   string

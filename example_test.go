@@ -24,12 +24,12 @@ func Example() {
 	defer c.Close(ctx)
 
 	err = lock.Do(ctx, c.Mutex("orders/42"), func(ctx context.Context) error {
-		fmt.Println("shipping, and nobody else is")
+		fmt.Println("shipping, and no other process is")
 		return ctx.Err() // ends if the lock is lost
 	})
 	fmt.Println(err)
 	// Output:
-	// shipping, and nobody else is
+	// shipping, and no other process is
 	// <nil>
 }
 
@@ -83,7 +83,7 @@ func ExampleWithRequire() {
 	// Output: lock: open on mem: required scope=machine: unsupported operation by backend mem
 }
 
-// A health check that tells whether the lock service answers.
+// A health check of the lock service.
 func ExampleClient_Ping() {
 	c, _ := lock.Open(context.Background(), "mem:")
 

@@ -1,30 +1,24 @@
 package lock
 
-import "time"
+import (
+	"time"
 
-// StopTimers stands for a process that is stopped: no timer of the lease fires.
-func (l *Lease) StopTimers() {
-	h := l.of.(*hold)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.trust.Stop()
-	if h.renew != nil {
-		h.renew.Stop()
-	}
-}
+	"github.com/interlock-go/lock/internal/renewal"
+	"github.com/interlock-go/lock/internal/trust"
+)
 
-// NextTick exposes when Every runs next.
-func NextTick(now, last time.Time, interval, offset time.Duration) time.Time {
-	return (&everyConfig{interval: interval, offset: offset}).next(now, last)
-}
+// StopTimers does what a stopped process does: no timer of the lease fires.
+func (l *Lease) StopTimers() { l.single.StopTimers() }
 
 // Margin exposes the margin of the trust rule.
-func Margin(ttl time.Duration) time.Duration { return margin(ttl) }
+func Margin(ttl time.Duration) time.Duration { return trust.Margin(ttl) }
 
-// What a gate of renewals does at most.
+// Bounds of renewals in batches.
 const (
-	AloneAtMost   = aloneAtMost
-	BatchAtMost   = batchAtMost
-	BatchesAtMost = batchesAtMost
-	Patience      = patience
+	AloneAtMost   = renewal.MaxSingle
+	BatchAtMost   = renewal.MaxBatch
+	BatchesAtMost = renewal.MaxBatches
 )
+
+// MaxQueueWait exposes how long a renewal with d to its deadline waits in the queue.
+func MaxQueueWait(d time.Duration) time.Duration { return renewal.MaxQueueWait(d) }

@@ -11,7 +11,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// fake is a backend whose every exchange a test can spoil. Time is the bubble's.
+// fake is a backend whose exchanges a test can make fail. Time is that of the bubble.
 type fake struct {
 	mu    sync.Mutex
 	keys  map[string]*entry
@@ -22,10 +22,10 @@ type fake struct {
 	times []time.Time    // of renewals, as they were sent
 	names []string       // of their keys
 
-	// spoil, if set, decides an operation's fate: the error is returned to the
-	// client, executed tells whether the service did it all the same.
+	// spoil, if set, returns the error of an operation, and whether the service executed
+	// the operation nevertheless.
 	spoil func(ctx context.Context, op string, n int) (err error, executed bool)
-	// claim, if set, is how long a grant lasts at first, as a pushed grant's might.
+	// claim, if set, is how long a grant lasts at first, as a pushed grant may.
 	claim  time.Duration
 	onLost map[string]func(error) // by owner
 }
@@ -81,10 +81,11 @@ func (f *fake) live(key string) *entry {
 
 func (f *fake) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	var g *fakeGrant
+	sent := time.Now()
 	err := f.do(ctx, "acquire", func() error {
 		if e := f.live(req.Key); e != nil && e.owner != req.Owner {
 			return &backend.LockedError{Holder: backend.Holder{
-				Party: backend.Party{Owner: e.owner, Metadata: e.meta}, Token: e.token, Left: time.Until(e.expires)}}
+				Contender: backend.Contender{Owner: e.owner, Metadata: e.meta}, Token: e.token, Left: time.Until(e.expires)}}
 		}
 		ttl := req.TTL
 		if f.claim > 0 {
@@ -94,10 +95,7 @@ func (f *fake) TryAcquire(ctx context.Context, req backend.Request) (backend.Gra
 		e := &entry{owner: req.Owner, token: f.token, expires: time.Now().Add(ttl), meta: req.Metadata}
 		f.keys[req.Key] = e
 		f.onLost[req.Owner] = req.OnLost
-		g = &fakeGrant{f: f, req: req, token: e.token}
-		if f.claim > 0 {
-			g.until = e.expires
-		}
+		g = &fakeGrant{f: f, req: req, token: e.token, until: f.until(sent, ttl)}
 		return nil
 	})
 	if err != nil {
@@ -108,6 +106,14 @@ func (f *fake) TryAcquire(ctx context.Context, req backend.Request) (backend.Gra
 
 func (f *fake) Abandon(ctx context.Context, req backend.Request) error {
 	return f.do(ctx, "abandon", func() error { f.free(req); return nil })
+}
+
+// until is Grant.Until for a request that was sent at sent.
+func (f *fake) until(sent time.Time, ttl time.Duration) time.Time {
+	if f.caps.Loss == backend.LossProcess {
+		return time.Time{}
+	}
+	return sent.Add(ttl)
 }
 
 func (f *fake) free(req backend.Request) bool {
@@ -125,7 +131,7 @@ func (f *fake) Close(ctx context.Context) error {
 	return f.do(ctx, "close", func() error { return nil })
 }
 
-// holder is who the service believes holds the key.
+// holder returns the owner id that holds the key at the service, "" if it is free.
 func (f *fake) holder(key string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,7 +147,7 @@ func (f *fake) count(op string) int {
 	return f.calls[op]
 }
 
-// take makes a stranger hold the key.
+// take makes another owner hold the key.
 func (f *fake) take(key, owner string, ttl time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,18 +162,20 @@ type fakeGrant struct {
 	until time.Time
 }
 
-func (g *fakeGrant) Token() uint64    { return g.token }
+func (g *fakeGrant) Token() uint64 { return g.token }
+
 func (g *fakeGrant) Until() time.Time { return g.until }
 
 func (g *fakeGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.f.mu.Lock()
 	g.f.times, g.f.names = append(g.f.times, time.Now()), append(g.f.names, g.req.Key)
 	g.f.mu.Unlock()
-	return g.f.do(ctx, "renew", func() error { return g.extend(ttl) })
+	sent := time.Now()
+	return g.f.do(ctx, "renew", func() error { return g.extend(sent, ttl) })
 }
 
 // extend is what the service does at a renewal.
-func (g *fakeGrant) extend(ttl time.Duration) error {
+func (g *fakeGrant) extend(sent time.Time, ttl time.Duration) error {
 	e := g.f.live(g.req.Key)
 	if e == nil || e.owner != g.req.Owner {
 		return backend.ErrLost
@@ -175,7 +183,7 @@ func (g *fakeGrant) extend(ttl time.Duration) error {
 	if expires := time.Now().Add(ttl); expires.After(e.expires) { // a renewal never shortens
 		e.expires = expires
 	}
-	g.until = time.Time{}
+	g.until = g.f.until(sent, ttl)
 	return nil
 }
 
@@ -224,4 +232,38 @@ func wantNot(t *testing.T, what string, err, target error) {
 	if errors.Is(err, target) {
 		t.Fatalf("%s: got error %v, which must not match %q", what, err, target)
 	}
+}
+
+// spoilt wraps the grants of a fake.
+type spoilt struct {
+	*fake
+	wrap func(backend.Grant) backend.Grant
+}
+
+func (s *spoilt) TryAcquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
+	g, err := s.fake.TryAcquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return s.wrap(g), nil
+}
+
+type spoiltGrant struct {
+	backend.Grant
+	renew   func(ctx context.Context, ttl time.Duration, g backend.Grant) error
+	release func(ctx context.Context, g backend.Grant) error
+}
+
+func (g *spoiltGrant) Renew(ctx context.Context, ttl time.Duration) error {
+	if g.renew != nil {
+		return g.renew(ctx, ttl, g.Grant)
+	}
+	return g.Grant.Renew(ctx, ttl)
+}
+
+func (g *spoiltGrant) Release(ctx context.Context) error {
+	if g.release != nil {
+		return g.release(ctx, g.Grant)
+	}
+	return g.Grant.Release(ctx)
 }

@@ -16,7 +16,6 @@ type far struct {
 	mu    sync.Mutex
 	calls map[string]int
 	away  time.Duration // there and back; zero: roundTrip
-	mute  bool          // grants do not say until when they are kept
 	// spoil, if set, makes an operation fail after it was executed.
 	spoil func(op string) error
 }
@@ -90,11 +89,9 @@ type farGrant struct {
 	f *far
 }
 
+// Until counts from before the request, which is half of the round trip.
 func (g *farGrant) Until() time.Time {
-	if g.f.mute {
-		return time.Time{}
-	}
-	return g.keeperGrant.Until()
+	return g.keeperGrant.Until().Add(-cmp.Or(g.f.away, roundTrip) / 2)
 }
 
 func (g *farGrant) Renew(ctx context.Context, ttl time.Duration) error {

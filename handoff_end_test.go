@@ -15,7 +15,7 @@ import (
 	"github.com/interlock-go/lock/memlock"
 )
 
-// TryLock does not overtake those who wait, and does not ask for what it can know.
+// TryLock does not overtake waiters, and does not ask the backend about a young grant.
 func TestHandOffTryLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFar(memlock.NewSpace())
@@ -57,8 +57,8 @@ func TestHandOffIsShown(t *testing.T) {
 		l := (<-next).l
 		token, _ := l.Token()
 		for of, want := range map[*lock.Client]lock.Holder{
-			c:     {Party: backend.Party{Owner: l.Owner()}, Token: token},
-			other: {Party: backend.Party{Owner: l.BackendHold().Owner()}, Token: l.BackendHold().Token() << 8},
+			c:     {Contender: backend.Contender{Owner: l.Owner()}, Token: token},
+			other: {Contender: backend.Contender{Owner: l.BackendHold().Owner()}, Token: l.BackendHold().Token() << 8},
 		} {
 			info, err := of.Inspect(t.Context(), "k")
 			if err != nil || info.Holder == nil || info.Holder.Owner != want.Owner || info.Holder.Token != want.Token {
@@ -76,7 +76,7 @@ func TestHandOffIsShown(t *testing.T) {
 	})
 }
 
-// Closing a client with a crowd leaves nothing behind.
+// Closing a client with waiters leaves nothing behind.
 func TestHandOffClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
@@ -96,12 +96,11 @@ func TestHandOffClose(t *testing.T) {
 	})
 }
 
-// Where a driver leaves the counting to the core, the request counts that the grant is
-// of, and not the Lock that gets it.
+// Trust counts from the request of the grant, not from the Lock that gets it.
 func TestHandOffTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFar(memlock.NewSpace())
-		f.away, f.mute = time.Second, true
+		f.away = time.Second
 		m := newClient(t, f, lock.WithLocalHandOff(), lock.WithTTL(2*time.Second), lock.WithoutRenewal()).Mutex("k")
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 950*time.Millisecond)
@@ -123,7 +122,7 @@ func TestHandOffTrust(t *testing.T) {
 	})
 }
 
-// An observer that panics takes its own Lock with it and no other, and leaves nothing.
+// An observer that panics ends its own Lock and no other, and nothing remains.
 func TestHandOffPanic(t *testing.T) {
 	for _, when := range []string{"alone", "before its turn", "in its turn"} {
 		t.Run(when, func(t *testing.T) {
@@ -197,7 +196,7 @@ func tryErr(t *testing.T, m lock.Mutex) error {
 	return err
 }
 
-// What is renewed together is the backend's grants.
+// A batch contains the grants of the backend, not the turns.
 func TestHandOffRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFar(memlock.NewSpace())

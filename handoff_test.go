@@ -15,7 +15,7 @@ import (
 	"github.com/interlock-go/lock/memlock"
 )
 
-// crowd is goroutines that take a lock in turn, each some times, and what came of it.
+// crowd records the leases of goroutines that lock in turn, each some times.
 type crowd struct {
 	mu     sync.Mutex
 	order  []string
@@ -92,8 +92,8 @@ func TestHandOffCostsARoundTripInSixteen(t *testing.T) {
 	})
 }
 
-// An old grant is not passed on, so that others need not wait for long; those who wait
-// stand in the backend's queue by then.
+// An old grant is not passed on, so other clients do not wait for long. The waiters are in
+// the queue of the backend by then.
 func TestHandOffBoundsTheWaitOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
@@ -111,7 +111,7 @@ func TestHandOffBoundsTheWaitOfOthers(t *testing.T) {
 				t.Errorf("grant %d has served %d holds of 3 ms, want 4 at most: it is older than 10 ms then", token, holds)
 			}
 		}
-		// Both clients stand in the queue, so the one has every other grant.
+		// Both clients are in the queue, so the one has every other grant.
 		last, between := slices.Index(w.order, "one"), 0
 		for n := 1; n < 20; n++ {
 			next := last + 1 + slices.Index(w.order[last+1:], "one")
@@ -159,9 +159,9 @@ func TestHandOffCancel(t *testing.T) {
 				first := queue(t, ctx, m, 1)[0]
 				second := queue(t, t.Context(), m, 1)[0]
 				got := <-first
-				wantErr(t, "the one who leaves", got.err, context.DeadlineExceeded, lock.ErrLocked)
-				wantNot(t, "the one who leaves", got.err, lock.ErrUncertain)
-				wantNot(t, "the one who leaves", got.err, context.Canceled)
+				wantErr(t, "the request that leaves", got.err, context.DeadlineExceeded, lock.ErrLocked)
+				wantNot(t, "the request that leaves", got.err, lock.ErrUncertain)
+				wantNot(t, "the request that leaves", got.err, context.Canceled)
 				if !strings.Contains(got.err.Error(), `locked by "holder"`) {
 					t.Errorf("%q does not name the holder", got.err)
 				}
@@ -182,7 +182,7 @@ func TestHandOffCancel(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				// The last takes the attempt with it.
+				// The last request cancels the attempt.
 				holder = mustLock(t, newClient(t, space.Backend()).Mutex("k"))
 				if how != "acknowledged" {
 					f.spoil = func(op string) error {
@@ -195,12 +195,12 @@ func TestHandOffCancel(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				_, err := m.Lock(ctx)
-				wantErr(t, "the last who leaves", err, context.DeadlineExceeded, lock.ErrLocked)
-				wantNot(t, "the last who leaves", err, context.Canceled)
+				wantErr(t, "the last request that leaves", err, context.DeadlineExceeded, lock.ErrLocked)
+				wantNot(t, "the last request that leaves", err, context.Canceled)
 				if how == "acknowledged" {
-					wantNot(t, "the last who leaves", err, lock.ErrUncertain)
+					wantNot(t, "the last request that leaves", err, lock.ErrUncertain)
 				} else {
-					wantErr(t, "the last who leaves, not acknowledged", err, lock.ErrUncertain)
+					wantErr(t, "the last request that leaves, not acknowledged", err, lock.ErrUncertain)
 				}
 				if info, err := c.Inspect(t.Context(), "k"); err != nil || len(info.Waiters) > 0 {
 					t.Errorf("waiters are left: %+v, %v", info, err)
@@ -211,8 +211,8 @@ func TestHandOffCancel(t *testing.T) {
 	}
 }
 
-// TestHandOffLoss wants the holder of the moment, and no other, to learn that the grant
-// is gone, and those behind it to ask the backend again.
+// The present holder, and no other, is notified that the grant has ended. The requests behind
+// it send another attempt.
 func TestHandOffLoss(t *testing.T) {
 	for _, how := range []string{"pushed", "renewal", "broken here"} {
 		t.Run(how, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestHandOffLoss(t *testing.T) {
 						t.Fatalf("want the present holder, %s with token %d, got %+v, %v", second.Owner(), two, removed, err)
 					}
 				}
-				synctest.Wait() // and no longer: the service has told it
+				synctest.Wait() // and no longer: the service has notified it
 				wantErr(t, "the holder", second.Err(), lock.ErrLost)
 				third := <-waiters[1]
 				if third.err != nil {
@@ -280,7 +280,7 @@ func TestHandOffLoss(t *testing.T) {
 	}
 }
 
-// A service whose attempts fail fails those for whom they were made, once.
+// An attempt that fails fails the requests for which it was sent, once.
 func TestHandOffFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
@@ -288,7 +288,7 @@ func TestHandOffFailure(t *testing.T) {
 		var once sync.Once
 		f.spoil = func(op string) (err error) {
 			if op == "wait" {
-				once.Do(func() { err = errNet })
+				once.Do(func() { err = backend.NotExecuted(errNet) })
 			}
 			return err
 		}
@@ -297,11 +297,11 @@ func TestHandOffFailure(t *testing.T) {
 		start := time.Now()
 		first := queue(t, t.Context(), m, 1)[0]
 		second := queue(t, t.Context(), m, 1)[0]
-		wantErr(t, "the one that asked", (<-first).err, errNet)
+		wantErr(t, "the request that sent the attempt", (<-first).err, errNet)
 		if took := time.Since(start); took != roundTrip {
 			t.Errorf("the failure took %v, want %v", took, roundTrip)
 		}
-		// The grant that the spoilt answer hid is a stranger's to the second attempt.
+		// The grant of the failed attempt belongs to another owner than the second attempt.
 		if err := f.Backend.Abandon(t.Context(), backend.Request{Key: "k", Owner: holderOf(t, space, "k")}); err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +322,7 @@ func holderOf(t *testing.T, space *memlock.Space, key string) string {
 	return info.Holder.Owner
 }
 
-// What others could mistake for the terms of their own lease is not passed on.
+// A grant with other terms than those of the next request is not passed on.
 func TestHandOffNotPassedOn(t *testing.T) {
 	for _, c := range []struct {
 		name    string

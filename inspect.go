@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -13,43 +12,28 @@ import (
 // Info is the state of a lock at one moment: its holder and its waiters.
 type Info = backend.Info
 
-// Holder is who holds a lock.
+// Holder is the holder of a lock.
 type Holder = backend.Holder
 
-// adminTimeout bounds an operation about locks whose context does not.
-const adminTimeout = 10 * time.Second
-
-// Inspect tells who holds the lock of a name and who waits for it.
+// Inspect returns the holder and the waiters of the lock of a name.
 func (c *Client) Inspect(ctx context.Context, name string) (info Info, err error) {
-	err = c.admin(ctx, "inspect", name, func(ctx context.Context) error {
-		b, ok := c.b.(backend.Inspector)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-		show := c.handOff.showing(name)
+	err = askNamed(ctx, c, "inspect", name, func(ctx context.Context, b backend.Inspector) error {
 		info, err = b.Inspect(ctx, name)
-		show(info.Holder)
 		return err
 	})
 	return info, err
 }
 
-// Break frees the lock of a name, whoever holds it, and returns the holder it
-// removed, or nil if there was none. The next waiter gets the lock with a greater
-// token. The old holder is told at once where the backend can push (its declared
-// PushesLoss), else at its next renewal: until then two believe to hold the lock,
-// which only fencing tokens can tell apart; with local hand-off the old holder may be
-// another goroutine of its client by then. Break is for a person who knows that
-// the holder is gone.
+// Break frees the lock of a name, whichever client holds it, and returns the holder that
+// it removed, or nil if there was none. The next waiter gets the lock with a greater
+// token. The old holder is notified at once if the backend can push (PushesLoss), else by
+// its next renewal. Until then two holders believe that they hold the lock, and only
+// fencing tokens distinguish them. With local hand-off the old holder may be another
+// goroutine of its client by then. Break is for a person who knows that the holder is
+// gone.
 func (c *Client) Break(ctx context.Context, name string) (removed *Holder, err error) {
-	err = c.admin(ctx, "break", name, func(ctx context.Context) error {
-		b, ok := c.b.(backend.Breaker)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-		show := c.handOff.showing(name)
+	err = askNamed(ctx, c, "break", name, func(ctx context.Context, b backend.Breaker) error {
 		removed, err = b.Break(ctx, name)
-		show(removed)
 		return err
 	})
 	return removed, err
@@ -57,26 +41,15 @@ func (c *Client) Break(ctx context.Context, name string) (removed *Holder, err e
 
 // Ping makes one round trip to the backend.
 func (c *Client) Ping(ctx context.Context) error {
-	return c.admin(ctx, "ping", "", func(ctx context.Context) error {
-		b, ok := c.b.(backend.Pinger)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-		return b.Ping(ctx)
-	})
+	return ask(ctx, c, "ping", "", func(ctx context.Context, b backend.Pinger) error { return b.Ping(ctx) })
 }
 
 // List yields the locks that are held, in no order. It ends with the first error.
 func (c *Client) List(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		stopped := false
-		err := c.admin(ctx, "list", "", func(ctx context.Context) error {
-			b, ok := c.b.(backend.Lister)
-			if !ok {
-				return errors.ErrUnsupported
-			}
+		err := ask(ctx, c, "list", "", func(ctx context.Context, b backend.Lister) error {
 			return b.List(ctx, func(i Info) bool {
-				c.handOff.showing(i.Name)(i.Holder)
 				stopped = !yield(i, nil)
 				return !stopped
 			})
@@ -87,38 +60,25 @@ func (c *Client) List(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-func (c *Client) admin(ctx context.Context, op, name string, f func(context.Context) error) error {
-	if op == "inspect" || op == "break" {
-		if err := validName(name, c.caps); err != nil {
-			return c.wrap(op, name, err)
+// askNamed is ask for an operation on the lock of a name.
+func askNamed[T any](ctx context.Context, c *Client, op, name string, f func(context.Context, T) error) error {
+	if err := validName(name, c.caps); err != nil {
+		return c.wrap(op, name, err)
+	}
+	return ask(ctx, c, op, name, f)
+}
+
+// ask calls f with the optional interface T of the backend. If the backend has none, the
+// error matches errors.ErrUnsupported.
+func ask[T any](ctx context.Context, c *Client, op, name string, f func(context.Context, T) error) error {
+	return c.wrap(op, name, c.engine.Run(ctx, func(ctx context.Context) error {
+		err := errors.ErrUnsupported
+		if b, ok := backend.As[T](c.backend); ok {
+			err = f(ctx, b)
 		}
-	}
-	if !c.begin() {
-		return c.wrap(op, name, ErrClosed)
-	}
-	defer c.done()
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, adminTimeout)
-		defer cancel()
-	}
-	if ctx.Err() != nil {
-		return c.wrap(op, name, contextError(ctx))
-	}
-	bound, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
-	err := f(bound)
-	switch {
-	case err == nil:
-		return nil
-	case c.ctx.Err() != nil && ctx.Err() == nil: // Close has ended it
-		if errors.Is(err, ErrUncertain) {
-			return c.wrap(op, name, fmt.Errorf("%w: %w", ErrClosed, ErrUncertain))
+		if errors.Is(err, errors.ErrUnsupported) {
+			err = fmt.Errorf("%w by backend %s", err, c.caps.Name)
 		}
-		return c.wrap(op, name, ErrClosed)
-	case errors.Is(err, errors.ErrUnsupported):
-		err = fmt.Errorf("%w by backend %s", err, c.caps.Name)
-	}
-	return c.wrap(op, name, withContext(ctx, err))
+		return err
+	}))
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// DefaultTTL is the lease's TTL where none is set.
+// DefaultTTL is the TTL of a lease if none is set.
 const DefaultTTL = 30 * time.Second
 
-// minTTL is the least TTL on any backend: below it the margin leaves no lease.
+// minTTL is the least TTL on any backend: a shorter lease would be all margin.
 const minTTL = 50 * time.Millisecond
 
 // Option configures a Client.
@@ -53,87 +53,87 @@ type mutexOption func(*mutexConfig)
 func (o mutexOption) applyClient(c *clientConfig) { o(&c.mutex) }
 func (o mutexOption) applyMutex(c *mutexConfig)   { o(c) }
 
-// WithTTL sets how long the backend keeps the lock without a renewal: the time
-// after which a crashed holder's lock is free, and the longest outage a holder
-// survives. The default is DefaultTTL; the backend declares the least and most.
+// WithTTL sets how long the backend keeps the lock without a renewal: the time after which
+// the lock of a crashed holder is free, and the longest outage that a holder survives. The
+// default is DefaultTTL. The backend declares the least and the greatest value.
 func WithTTL(d time.Duration) MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.ttl = d })
 }
 
-// WithoutRenewal makes leases fixed: they end when their TTL has passed unless
+// WithoutRenewal makes leases fixed: a lease ends when its TTL has passed, unless
 // Lease.Extend is called. By default a lease is renewed until it is unlocked.
 func WithoutRenewal() MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.noRenewal = true })
 }
 
-// WithMetadata sets what others see of the holder and of waiters: at most
+// WithMetadata sets a text that other clients see of the holder and of waiters: at most
 // backend.MaxMetadata bytes of printable UTF-8. The default is "pid N on HOST".
 func WithMetadata(s string) MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.metadata = s })
 }
 
-// WithMinHold keeps the lock for at least d after it was granted: an earlier
-// Unlock ends the lease at once for its holder, but others get the lock only when
-// d has passed. It stops a scheduled job that finishes early from running again on
-// a node whose clock is late. If the client is closed before that, a backend with
-// TTLs keeps the lock for the rest of d all the same; with others it is freed.
+// WithMinHold keeps the lock for at least d after it was granted. An earlier Unlock ends
+// the lease at once, but other clients get the lock only when d has passed. So a scheduled
+// job that finishes early does not run again on a node whose clock is late. If the client
+// is closed before that, a backend with TTLs still keeps the lock for the rest of d; other
+// backends free it.
 func WithMinHold(d time.Duration) MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.minHold = d })
 }
 
-// WithReentry lets code that runs under a lease's context lock the same name
-// again: Lock(ctx) with a ctx derived from [Lease.Context] returns at once with a
-// lease of the same hold and token, and the lock is freed when every one of them
-// has been unlocked. It excludes nobody who has such a context, goroutines of one
-// holder among them, and the TTL and minimum hold stay those of the first. Without it such a call, which would wait for itself, fails
-// with ErrLocked.
+// WithReentry lets code that runs under a lease's context lock the same name again. Lock(ctx)
+// with a ctx derived from [Lease.Context] returns at once with a nested lease of the same
+// grant and token. The lock is freed when all of them have been unlocked. The nested lease
+// excludes no code that has such a context, such as other goroutines of the holder. The TTL
+// and the minimum hold stay those of the first lease. Without WithReentry such a call, which
+// would wait for itself, fails with ErrLocked.
 func WithReentry() MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.reentry = true })
 }
 
 // WithLocalHandOff lets goroutines that wait for the same key in this client share one
-// attempt at the backend and pass a grant on among themselves, without a round trip:
-// for keys that many goroutines of few processes contend for. What it changes:
+// attempt at the backend and pass its grant on among themselves, without a round trip. It is
+// for keys that many goroutines of few processes contend for. It changes this:
 //
-//   - A grant is passed on at most 15 times, and not when it is older than 10 ms. Other
-//     processes wait for that long at most, beside the last hold. Within a process the
-//     order is that of arrival; among processes each stands in the backend's queue once,
-//     so that the order over all is no longer that of arrival.
-//   - Fencing tokens are those of the backend times 256, plus the number of the hold
-//     since the grant; they may be greater than 2^53, which not every number type can
-//     tell apart. Every client that takes the same names must use it, or none: with it
-//     tokens begin to be greater, and a resource refuses those of clients without it.
-//     To give it up again, forget what resources remember.
-//   - A guard that a driver puts into a transaction guards what the backend knows, a
-//     grant, and not each hold of it. [Lease.BackendHold] tells what the backend knows.
-//   - Others see the process that holds the key, but not which of its holds; who waits
-//     in this client is seen as one waiter.
-//   - Passing on gives what is left of the backend's lease: for a fixed lease
-//     (WithoutRenewal) up to 10 ms less than its TTL, or after a renewal the whole.
+//   - A grant is passed on at most 15 times, and only while it is younger than 10 ms. Other
+//     processes wait at most that long, beside the last lease. Within a process the order is
+//     that of arrival. Each process has one place in the queue of the backend, so the order
+//     over all processes is no longer that of arrival.
+//   - Fencing tokens are those of the backend times 256, plus the number of the lease since
+//     the grant. They may be greater than 2^53, which some number types cannot represent.
+//     All clients of a name must use local hand-off, or none: it makes tokens greater, and
+//     a resource then refuses clients without it. To stop using it, delete what resources
+//     remember.
+//   - A guard that a driver puts into a transaction guards the grant of the backend, and not
+//     each lease of it. [Lease.BackendHold] identifies that grant.
+//   - Other clients see the process that holds the key, but not which of its leases. They
+//     see one waiter for all waiters of this client.
+//   - A lease that is passed on has what is left of the backend's lease: for a fixed lease
+//     (WithoutRenewal) up to 10 ms less than its TTL, or the whole TTL after a renewal.
 //   - A lock that is broken may be passed on once more, within those 10 ms, before its
-//     holder is told.
+//     holder is notified.
 //
-// Leases with different TTLs or metadata share no grant. The backend must have a
-// queue (it implements backend.Waiter), as all of this project's have; otherwise Open
-// and New fail with errors.ErrUnsupported.
+// Leases with different TTLs or metadata do not share a grant. The backend must have a queue
+// (it implements backend.Waiter), as all of this project have. Otherwise Open and New fail
+// with an error that matches errors.ErrUnsupported.
 func WithLocalHandOff() Option {
 	return clientOption(func(c *clientConfig) { c.handOff = true })
 }
 
-// WithRequire makes Open and New fail unless the backend declares all of what a
-// deployment needs, such as backend.RequireFIFO or backend.RequireFencingRestart.
+// WithRequire makes Open and New fail unless the backend declares all requirements, such as
+// backend.RequireFIFO or backend.RequireFencingRestart.
 func WithRequire(r ...backend.Requirement) Option {
 	return clientOption(func(c *clientConfig) { c.require = append(c.require, r...) })
 }
 
-// WithLogger logs lost leases and failures that the client deals with by itself:
-// losses and unfinished cleaning up at Warn, failed renewals at Info, the rest at
-// Debug. By default nothing is logged.
+// WithLogger logs lost leases and failures that the client handles by itself: losses and
+// cleanups that were given up at Warn, failed renewals at Info, all else at Debug. By default
+// nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return clientOption(func(c *clientConfig) { c.log = l })
 }
 
-// WithObserver reports events to o, after the observers that were given before.
+// WithObserver reports events to o, after the observers of earlier options.
 func WithObserver(o *Observer) Option {
 	return clientOption(func(c *clientConfig) {
 		if o != nil {
@@ -150,7 +150,7 @@ func defaultMutexConfig() mutexConfig {
 	return mutexConfig{ttl: DefaultTTL, metadata: fmt.Sprintf("pid %d on %s", os.Getpid(), host)}
 }
 
-// validate refuses by name what the backend could not honour.
+// validate returns an error that names a value which the backend cannot accept.
 func (c *mutexConfig) validate(caps backend.Capabilities) error {
 	if err := validTTL("ttl", c.ttl, caps); err != nil {
 		return err

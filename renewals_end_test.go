@@ -125,14 +125,14 @@ func TestBatchAnsweredAfterTheEndRevivesNothing(t *testing.T) {
 		for _, l := range held {
 			wantErr(t, "after its batch was answered", l.Err(), lock.ErrLost)
 			if b.holder(l.Name()) != "" {
-				t.Fatalf("%s is held by nobody's lease", l.Name())
+				t.Fatalf("%s is still held at the service", l.Name())
 			}
 		}
 	})
 }
 
-// A member that gives up is back at once and takes nobody with it; the last one ends
-// the request.
+// A renewal that gives up returns at once and does not end the others of its batch. The last
+// one ends the request.
 func TestMembersGiveUpABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &batcher{fake: newFake()}
@@ -181,13 +181,13 @@ func TestMembersGiveUpABatch(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if ended != 1 || len(checked) != len(held)-10 {
-			t.Fatalf("of %d others %d have returned; the batch has not ended though nobody waits for it", len(held)-10, len(checked))
+			t.Fatalf("of %d others %d have returned; the batch has not ended though no renewal waits for it", len(held)-10, len(checked))
 		}
 		wantHeld(t, held...)
 	})
 }
 
-// Whatever the service takes for each request, no renewal waits in vain.
+// Whatever the service takes for each request, no renewal is left in the queue.
 func TestNoRenewalIsForgotten(t *testing.T) {
 	for _, most := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Capabilities declares what a backend guarantees. The conformance suite
-// verifies what is declared and that what is not declared is refused.
+// Capabilities declares what a backend guarantees. The conformance suite verifies what is
+// declared, and that the client refuses what is not declared.
 type Capabilities struct {
-	// Name of the driver, as it stands in errors and reports: "redis".
+	// Name of the driver, as in errors and reports: "redis".
 	Name string `json:"name"`
-	// Scope is among whom the lock excludes.
+	// Scope is the set of clients among which the lock excludes.
 	Scope Scope `json:"scope"`
-	// Loss says what ends a hold that nobody released.
+	// Loss is what ends a grant that is not released.
 	Loss Loss `json:"loss"`
-	// Order in which waiters are served.
+	// Order is the order in which waiters are served.
 	Order Order `json:"order"`
-	// Wake is how a waiter learns of its turn.
+	// Wake is how a waiter is woken.
 	Wake Wake `json:"wake"`
-	// Fencing says what the rising of the token survives.
+	// Fencing is what the rising of the token survives.
 	Fencing Fencing `json:"fencing"`
-	// PushesLoss is set if a holder is told at once, unasked, that its lock was
-	// broken. Otherwise it learns of it at its next renewal or check.
+	// PushesLoss is set if the service notifies a holder at once that its lock was
+	// broken. Otherwise the next renewal or check finds it.
 	PushesLoss bool `json:"pushes_loss"`
 
 	// MinTTL and MaxTTL bound Request.TTL; a zero MaxTTL is no bound.
@@ -31,38 +31,28 @@ type Capabilities struct {
 	// MaxName is the longest name in bytes, if less than the package's MaxName.
 	MaxName int `json:"max_name,omitempty"`
 
-	// WakesPerRelease is how many waiters, at most, one release sets in motion. Zero
-	// stands for "any number" (polling).
-	WakesPerRelease int `json:"wakes_per_release,omitempty"`
-	// HandOffCommands is how many commands, at most, the service executes for a
-	// contended cycle of lock and unlock, however many wait. Zero: not bounded, or
-	// there is no service.
-	HandOffCommands float64 `json:"hand_off_commands,omitempty"`
-	// IdleWaiterCommands is how many commands, at most, a waiter sends in one TTL of
-	// its holder while nothing happens. Zero: none, or there is no service.
-	IdleWaiterCommands float64 `json:"idle_waiter_commands,omitempty"`
-
-	// Caveats says in words what the fields cannot, a sentence each.
+	// Caveats are sentences about limits that the fields cannot express.
 	Caveats []string `json:"caveats,omitempty"`
 }
 
-// Scope is among whom a lock excludes. A wider scope is a greater value.
+// Scope is the set of clients among which a lock excludes. A wider scope is a greater
+// value.
 type Scope int
 
 // The scopes.
 const (
 	ScopeProcess Scope = iota + 1 // goroutines of one process
 	ScopeMachine                  // processes of one machine
-	ScopeNetwork                  // whoever reaches the service
+	ScopeNetwork                  // all clients of the service
 )
 
-// Loss is what ends a hold that nobody released.
+// Loss is what ends a grant that is not released.
 type Loss int
 
-// The models of loss.
+// The kinds of loss.
 const (
 	LossTTL     Loss = iota + 1 // the service's clock: no renewal for a TTL
-	LossSession                 // the service's clock: no sign of life of the session for a TTL
+	LossSession                 // the service's clock: no message of the session for a TTL
 	LossProcess                 // the end of the holding process, and nothing else
 )
 
@@ -75,20 +65,20 @@ const (
 	FIFO            // by arrival at the service
 )
 
-// Wake is how a waiter learns of its turn.
+// Wake is how a waiter is woken.
 type Wake int
 
 // The ways of waking.
 const (
-	WakePoll Wake = iota + 1 // it asks again and again
-	WakePush                 // the backend tells it
+	WakePoll Wake = iota + 1 // it polls
+	WakePush                 // the backend notifies it
 )
 
 // Fencing is what the strict rising of tokens survives. A stronger kind is a
 // greater value.
 type Fencing int
 
-// The strengths of fencing.
+// The kinds of fencing.
 const (
 	FencingNone     Fencing = iota + 1 // no tokens
 	FencingMemory                      // rising as long as the service's memory lives
@@ -96,14 +86,13 @@ const (
 	FencingFailover                    // also over a failover to a replica that lags
 )
 
-// Requirement is something that a deployment needs of its backend; see
-// lock.WithRequire.
+// Requirement is a guarantee that a deployment needs; see lock.WithRequire.
 type Requirement struct {
 	Name string
 	Met  func(Capabilities) bool
 }
 
-// The requirements on offer.
+// The requirements.
 var (
 	RequireFIFO            = Requirement{"order=fifo", func(c Capabilities) bool { return c.Order >= FIFO }}
 	RequirePush            = Requirement{"wake=push", func(c Capabilities) bool { return c.Wake >= WakePush }}
@@ -142,8 +131,8 @@ func (v Order) MarshalText() ([]byte, error)   { return []byte(v.String()), nil 
 func (v Wake) MarshalText() ([]byte, error)    { return []byte(v.String()), nil }
 func (v Fencing) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// value reads what MarshalText has written; a word it does not know is zero, which
-// is nothing that could be declared.
+// value reads what MarshalText has written. An unknown word becomes zero, which is no
+// declared value.
 func value[T ~int](v *T, words []string, text []byte) error {
 	*v = T(slices.Index(words, string(text)) + 1)
 	return nil

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// Opener opens a backend from a URL. It must read every parameter that it knows
-// through u.Params and return u.Params.Err() before it connects, must answer
-// within a bounded time when the service is absent, naming its address, and
-// never puts a secret into an error.
+// Opener opens a backend from a URL. It must read every parameter that it knows through
+// u.Params and return u.Params.Err() before it connects. If the service does not answer, it
+// must return within a bounded time an error with the address. It never puts a secret into
+// an error.
 type Opener func(ctx context.Context, u *URL) (Backend, error)
 
 var registry struct {
@@ -28,7 +28,7 @@ var drivers = map[string]string{
 	"rediss":         "github.com/interlock-go/lock/redislock",
 	"redis+sentinel": "github.com/interlock-go/lock/redislock",
 	"redis+cluster":  "github.com/interlock-go/lock/redislock",
-	"redlock":        "github.com/interlock-go/lock/redislock",
+	"redlock":        "github.com/interlock-go/lock/redislock/redlock",
 	"etcd":           "github.com/interlock-go/lock/etcdlock",
 	"etcds":          "github.com/interlock-go/lock/etcdlock",
 	"zk":             "github.com/interlock-go/lock/zklock",

@@ -64,7 +64,7 @@ func ParseURL(s string) (*URL, error) {
 	return out, nil
 }
 
-// splitHosts takes all hosts but the first out of a URL: net/url knows one host.
+// splitHosts removes all hosts but the first from a URL: net/url accepts one host.
 func splitHosts(s string) (one string, more []string) {
 	start := strings.Index(s, "://")
 	if start < 0 {
@@ -82,8 +82,8 @@ func splitHosts(s string) (one string, more []string) {
 	return s[:start] + hosts[0] + s[end:], hosts[1:]
 }
 
-// Params reads the query of a URL. Each getter notes that its parameter is known
-// and returns the default if it is absent or malformed; Err then tells the first
+// Params reads the query of a URL. Each getter marks its parameter as known, and returns
+// the default if it is absent or malformed. Err then returns an error for the first
 // malformed, repeated or unknown one.
 type Params struct {
 	q     url.Values

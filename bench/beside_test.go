@@ -11,12 +11,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/interlock-go/lock"
-	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/cmd/lockbench/measure"
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// What docs/migrating.md says may run side by side: who holds a lock by the other
-// library keeps ours out, and the other way round.
+// Locks that may run side by side according to docs/migrating.md: a holder of the other
+// library excludes this one, and the other way round.
 func TestBesidePeers(t *testing.T) {
 	t.Run("Redis", func(t *testing.T) {
 		s := provision.NewRedis(t, provision.AnyRedis, provision.Options{})
@@ -90,7 +90,7 @@ func beside(t *testing.T, p *peer, url, theirs, ours string) {
 	short, stop := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer stop()
 	if _, err := p.lock(short, theirs); err == nil {
-		t.Fatal("the other library locks what we hold")
+		t.Fatal("the other library locked a held lock")
 	}
 	if err := l.Err(); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
-	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
 func etcdClient(addr string) (*clientv3.Client, error) {
@@ -39,17 +39,17 @@ func etcdPeers(addr string) []measure.Target {
 				return c.Close()
 			},
 			lock: func(ctx context.Context, name string) (func(context.Context) error, error) {
-				s, err := sessions.take()
+				s, err := sessions.get()
 				if err != nil {
 					return nil, err
 				}
 				m := concurrency.NewMutex(s, "/"+name)
 				if err := m.Lock(ctx); err != nil {
-					sessions.give(s)
+					sessions.put(s)
 					return nil, err
 				}
 				return func(ctx context.Context) error {
-					defer sessions.give(s)
+					defer sessions.put(s)
 					return m.Unlock(ctx)
 				}, nil
 			},
@@ -66,30 +66,30 @@ func etcdPeers(addr string) []measure.Target {
 	})}
 }
 
-// sessions are kept for those who come later. Two waiters need one each: on one
-// session they would share a key.
+// sessions is a pool. Each waiter needs its own session: on one session two waiters would
+// share a key.
 type sessions struct {
 	c    *clientv3.Client
 	mu   sync.Mutex
 	free []*concurrency.Session
 }
 
-func (s *sessions) take() (*concurrency.Session, error) {
+func (s *sessions) get() (*concurrency.Session, error) {
 	s.mu.Lock()
 	if n := len(s.free); n > 0 {
-		got := s.free[n-1]
+		session := s.free[n-1]
 		s.free = s.free[:n-1]
 		s.mu.Unlock()
-		return got, nil
+		return session, nil
 	}
 	s.mu.Unlock()
 	return concurrency.NewSession(s.c, concurrency.WithTTL(ttl))
 }
 
-func (s *sessions) give(back *concurrency.Session) {
+func (s *sessions) put(session *concurrency.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.free = append(s.free, back)
+	s.free = append(s.free, session)
 }
 
 func (s *sessions) close() {
@@ -120,7 +120,7 @@ func zooKeeperPeers(addr string) []measure.Target {
 		if err != nil {
 			return nil, err
 		}
-		// A Lock that waits cannot be cancelled but by closing the connection.
+		// Only closing the connection ends a Lock that waits.
 		p.lock = func(_ context.Context, name string) (func(context.Context) error, error) {
 			l := zk.NewLock(c, "/peers/"+name, zk.WorldACL(zk.PermAll))
 			if err := l.Lock(); err != nil {

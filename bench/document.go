@@ -8,20 +8,20 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
-// Comparison is what was measured on one service: with a delay, where times count
-// round trips, and without, where they are the cost beside the service's own.
+// Comparison has the results of one service. With a delay the ratios count round trips;
+// without a delay they are the cost compared with a round trip of the service.
 type Comparison struct {
 	Service       string
 	Delayed, Near *measure.Report
 }
 
-// row is a target in the document.
+// row is the row of a target.
 type row struct{ Target, Cells string }
 
-// columns say where each figure comes from: a scenario of the one report or the other.
+// columns are the columns of the tables: each is a figure of one scenario of a report.
 var columns = []struct {
 	head string
 	cell func(delayed, near summaries) float64
@@ -54,7 +54,7 @@ func (c Comparison) rows() []row {
 	return out
 }
 
-// remarks name what went wrong.
+// remarks returns the violations and errors of the runs.
 func (c Comparison) remarks() []string {
 	var out []string
 	for _, r := range []struct {
@@ -73,10 +73,10 @@ func (c Comparison) remarks() []string {
 	return out
 }
 
-// summaries are those of one target, by their scenarios.
+// summaries has the summaries of one target by scenario.
 type summaries map[string]measure.Summary
 
-// of is one in which nothing is a number if it was not measured.
+// of returns the summary of a scenario. If it was not measured, all its figures are NaN.
 func (s summaries) of(scenario string) measure.Summary {
 	if sum, ok := s[scenario]; ok {
 		return sum
@@ -111,18 +111,18 @@ func cell(v float64) string {
 var document = template.Must(template.New("performance").Parse(`<!-- Written by make performance. Do not edit. -->
 # Performance
 
-What one run measured, this library beside its peers on the same servers. Figures are ratios: to the service's own
-round trip with a delay of {{.Delay}} injected each way (RTT, so they count sequential round trips), and to the raw
-round trip without a delay (× raw, what it costs). Absolute times would say more about the machine than about the lock.
+One run of this library and its peers on the same servers. The figures are ratios. With a delay of {{.Delay}} injected in
+each direction they are ratios to the round trip of the service (RTT), so they count sequential round trips. Without
+a delay they are ratios to the raw round trip (× raw), so they are the cost. Absolute times depend on the machine.
 
 {{.Machine}}. Each figure is the median of {{.Rounds}} rounds of {{.For}}, in which all targets took turns. Contended:
 16 or 64 workers of 4 independent clients on one lock, hold {{.Hold}}, pause {{.Think}}. A hand-off is the time from one
-worker's call of Unlock to the return of the Lock of the next, if that is another one. Fairness is Jain's index over the
-workers; "same holder" is the share of acquisitions by the worker that had held just before, which makes a throughput
-look good and a hand-off rare. Operations are those of the server per acquisition, "–" where they were not counted.
-The peers have no fencing token. "Two writes" of one row or key lock nothing: they are what this takes of the service,
-of which PostgreSQL, MySQL and MariaDB wait for the disk here and the others do not. With local hand-off the waiters of
-a client pass a grant on among themselves, at most 15 times and while it is younger than 10 ms, which is opt-in: see [adr/0018](adr/0018-local-hand-off.md).
+worker's call of Unlock to the return of Lock in another worker. Fairness is Jain's index over the workers. "Same
+holder" is the share of acquisitions by the last holder: a high share means a high throughput and few hand-offs.
+Operations are those of the server for each acquisition, "–" if they were not counted. The peers have no fencing token.
+"Two writes" are two writes of one row or key without a lock: the service's share of the cost. PostgreSQL, MySQL and
+MariaDB wait for the disk here, the others do not. With local hand-off (an option) the waiters of a client pass a grant
+on, at most 15 times and while it is younger than 10 ms: see [adr/0018](adr/0018-local-hand-off.md).
 {{range .Services}}
 ## {{.Service}}
 
@@ -134,18 +134,18 @@ a client pass a grant on among themselves, at most 15 times and while it is youn
 {{end}}{{if .Remarks}}
 {{range .Remarks}}- {{.}}
 {{end}}{{end}}{{end}}
-## Again
+## Measure it yourself
 
     make performance                                                   # all of this, on your machine
-    lockctl bench --url redis://... --url etcd://... --delay 2ms       # your own servers, no peers
+    lockbench bench --url redis://... --url etcd://... --delay 2ms       # your own servers, no peers
 
-See [choosing](choosing.md) for what the figures do not say.
+See also [choosing](choosing.md): speed is not the first criterion.
 `))
 
 // Document writes comparisons as docs/performance.md.
 func Document(w io.Writer, all []Comparison) error {
 	if len(all) == 0 {
-		return fmt.Errorf("nothing was measured")
+		return fmt.Errorf("there are no measurements")
 	}
 	type service struct {
 		Service, About string

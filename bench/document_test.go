@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/cmd/lockbench/measure"
 	"github.com/interlock-go/lock/memlock"
 
 	"github.com/interlock-go/lock"
 )
 
-// TestDocument renders a run against memory: what is measured is not asserted, only
-// that every figure finds its place.
+// TestDocument writes the document of a run on memlock. It checks the layout, not the
+// figures.
 func TestDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()
@@ -79,6 +79,6 @@ func TestDocument(t *testing.T) {
 		}
 	})
 	if err := Document(&bytes.Buffer{}, nil); err == nil {
-		t.Error("a document of nothing: want an error")
+		t.Error("a document without measurements: want an error")
 	}
 }

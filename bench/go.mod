@@ -4,10 +4,11 @@ go 1.26.0
 
 replace (
 	github.com/interlock-go/lock => ../
-	github.com/interlock-go/lock/cmd/lockctl => ../cmd/lockctl
+	github.com/interlock-go/lock/cmd/lockbench => ../cmd/lockbench
 	github.com/interlock-go/lock/conformance => ../conformance
 	github.com/interlock-go/lock/etcdlock => ../etcdlock
 	github.com/interlock-go/lock/integration => ../integration
+	github.com/interlock-go/lock/lockcmd => ../lockcmd
 	github.com/interlock-go/lock/mysqllock => ../mysqllock
 	github.com/interlock-go/lock/pglock => ../pglock
 	github.com/interlock-go/lock/redislock => ../redislock
@@ -20,7 +21,7 @@ require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/interlock-go/lock v0.0.0
-	github.com/interlock-go/lock/cmd/lockctl v0.0.0-00010101000000-000000000000
+	github.com/interlock-go/lock/cmd/lockbench v0.0.0-00010101000000-000000000000
 	github.com/interlock-go/lock/etcdlock v0.0.0-00010101000000-000000000000
 	github.com/interlock-go/lock/integration v0.0.0-00010101000000-000000000000
 	github.com/interlock-go/lock/mysqllock v0.0.0-00010101000000-000000000000

@@ -3,13 +3,13 @@ package bench
 import (
 	"context"
 
-	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
-// ttl is that of all peers which have one, and this library's default.
+// ttl is the TTL of all peers that have one. It is the default of this library, too.
 const ttl = 30 // seconds
 
-// peer is a client of another library, made of functions.
+// peer is a client of another library.
 type peer struct {
 	lock  func(ctx context.Context, name string) (unlock func(context.Context) error, err error)
 	ping  func(ctx context.Context) error
@@ -36,7 +36,7 @@ type held func(context.Context) error
 func (held) Token() (uint64, bool)              { return 0, false }
 func (h held) Unlock(ctx context.Context) error { return h(ctx) }
 
-// target makes a peer a target.
+// target returns a target that opens a peer.
 func target(name string, open func(ctx context.Context) (*peer, error)) measure.Target {
 	return measure.Target{Name: name, Open: func(ctx context.Context) (measure.Client, error) {
 		p, err := open(ctx)
@@ -47,8 +47,8 @@ func target(name string, open func(ctx context.Context) (*peer, error)) measure.
 	}}
 }
 
-// floor is two writes that lock nothing, for what is the service's own share of a lock
-// and an unlock: that of its disk, for one, where it waits for it.
+// floor returns a target of two writes without a lock: the share of the service in a lock
+// and an unlock, such as the waits for its disk.
 func floor(open func(ctx context.Context) (write func(context.Context) error, p *peer, err error)) measure.Target {
 	t := target("two writes", func(ctx context.Context) (*peer, error) {
 		write, p, err := open(ctx)

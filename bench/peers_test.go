@@ -10,30 +10,31 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
-	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/cmd/lockbench/measure"
 	"github.com/interlock-go/lock/integration/provision"
 
 	_ "github.com/interlock-go/lock/etcdlock"
 	_ "github.com/interlock-go/lock/mysqllock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/redislock/redlock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 
 var (
-	documentFile = flag.String("document", "", "write what BenchmarkPeers measured to this file")
+	documentFile = flag.String("document", "", "write the results of BenchmarkPeers to this file")
 	rounds       = flag.Int("rounds", 4, "rounds of BenchmarkPeers")
 	each         = flag.Duration("each", 1500*time.Millisecond, "length of each measurement of BenchmarkPeers")
 )
 
-// delay is injected each way when round trips are to be counted.
+// delay is injected in each direction to count round trips.
 const delay = 2 * time.Millisecond
 
 var measured []Comparison
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if testing.Short() { // does it work?
+	if testing.Short() { // only a smoke test
 		*rounds, *each = 1, 200*time.Millisecond
 	}
 	code := provision.Run(m)
@@ -58,8 +59,8 @@ func writeDocument(path string) error {
 	return out.Close()
 }
 
-// service is a server and who competes on it. URLs have the address in them once, so
-// that a proxy can take its place.
+// service is a server and the peers on it. A URL contains the address once, so that the
+// address of a proxy can replace it.
 type service struct {
 	name  string
 	start func(b *testing.B) (url string)
@@ -98,8 +99,8 @@ var services = []service{
 	}, mysqlPeers},
 }
 
-// redisCalls are the commands that a peer sends and none of its scripts calls. What
-// rueidislock sends cannot be told from what its scripts call.
+// redisCalls has the commands that a peer sends and that its scripts do not call. For
+// rueidislock the two cannot be distinguished.
 var redisCalls = map[string][]string{
 	"bsm/redislock, each 1 ms":   {"evalsha", "eval"},
 	"bsm/redislock, each 100 ms": {"evalsha", "eval"},
@@ -108,7 +109,7 @@ var redisCalls = map[string][]string{
 	"rueidislock, majority of 1": nil,
 }
 
-// countRedis counts the calls of commands; without any it is not known.
+// countRedis returns a function that counts the calls of commands, or nil without commands.
 func countRedis(b *testing.B, addr string, commands []string) func(context.Context) (int64, error) {
 	if commands == nil {
 		return nil
@@ -133,8 +134,8 @@ func countRedis(b *testing.B, addr string, commands []string) func(context.Conte
 	}
 }
 
-// BenchmarkPeers measures each service with a delay and without, once whatever b.N
-// is. What it reports are medians in round trips; -document has all of it.
+// BenchmarkPeers measures each service once with a delay and once without, whatever b.N
+// is. It reports the medians in round trips; -document writes all results.
 func BenchmarkPeers(b *testing.B) {
 	for _, s := range services {
 		b.Run(s.name, func(b *testing.B) {
@@ -158,7 +159,8 @@ func BenchmarkPeers(b *testing.B) {
 	}
 }
 
-// compare measures this library and its peers through url; counted is the server itself.
+// compare measures this library and its peers through url. counted is the URL of the
+// server, which counts the operations.
 func compare(b *testing.B, s service, url, counted string) *measure.Report {
 	targets := append([]measure.Target{
 		measure.Interlock("Interlock", url),
@@ -194,7 +196,7 @@ func compare(b *testing.B, s service, url, counted string) *measure.Report {
 		b.Fatal(err)
 	}
 	if bad := r.Violations(); len(bad) > 0 {
-		b.Logf("not a lock: %s", strings.Join(bad, "; "))
+		b.Logf("violations: %s", strings.Join(bad, "; "))
 	}
 	return r
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
-	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
 func redisPeers(addr string) []measure.Target {
@@ -42,7 +42,7 @@ func bsmRedislock(name, addr string, every time.Duration) measure.Target {
 			ping:  func(ctx context.Context) error { return c.Ping(ctx).Err() },
 			close: c.Close,
 			lock: func(ctx context.Context, name string) (func(context.Context) error, error) {
-				// Without a deadline it gives up when its TTL has passed.
+				// Without a deadline Obtain fails after the TTL.
 				got, err := l.Obtain(ctx, name, ttl*time.Second, &bsm.Options{RetryStrategy: bsm.LinearBackoff(every)})
 				if err != nil {
 					return nil, err
@@ -53,7 +53,8 @@ func bsmRedislock(name, addr string, every time.Duration) measure.Target {
 	})
 }
 
-// redsyncOn is redsync with its own delays: on one server a plain lock, on several Redlock.
+// redsyncOn is redsync with its default delays: a plain lock on one server, Redlock on
+// several.
 func redsyncOn(name string, addrs []string) measure.Target {
 	return target(name, func(context.Context) (*peer, error) {
 		clients := make([]*redis.Client, len(addrs))

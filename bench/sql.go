@@ -11,10 +11,10 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/interlock-go/lock/cmd/lockctl/measure"
+	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
-// The floor of a database is one row that is updated by its key.
+// The floor of a database updates one row by its key.
 const (
 	floorTable = "CREATE TABLE IF NOT EXISTS floor (id INT PRIMARY KEY, n BIGINT NOT NULL)"
 	floorWrite = "UPDATE floor SET n = n + 1 WHERE id = 1"
@@ -39,8 +39,8 @@ func postgresClient(ctx context.Context, url string) (*pgxpool.Pool, *peer, erro
 	}, nil
 }
 
-// postgresPeers has the session's advisory lock: no TTL, no token, a connection for
-// each holder and each waiter.
+// postgresPeers returns the advisory lock of a session: it has no TTL and no token, and
+// each holder and each waiter needs a connection.
 func postgresPeers(url string) []measure.Target {
 	return []measure.Target{target("pg_advisory_lock", func(ctx context.Context) (*peer, error) {
 		pool, p, err := postgresClient(ctx, url)
@@ -91,7 +91,7 @@ func mysqlClient(rawURL string) (*sql.DB, *peer, error) {
 	cfg := mysql.NewConfig()
 	cfg.Net, cfg.Addr, cfg.DBName, cfg.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
-	cfg.InterpolateParams = true // else each call is prepared first, a round trip more
+	cfg.InterpolateParams = true // without it each call is prepared first, in one more round trip
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -108,7 +108,7 @@ func mysqlClient(rawURL string) (*sql.DB, *peer, error) {
 	}, nil
 }
 
-// mysqlPeers has the session's named lock, with the same limits.
+// mysqlPeers returns the named lock of a session, with the same limits.
 func mysqlPeers(url string) []measure.Target {
 	return []measure.Target{target("GET_LOCK", func(context.Context) (*peer, error) {
 		db, p, err := mysqlClient(url)

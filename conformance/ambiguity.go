@@ -24,14 +24,14 @@ var ambiguityCases = []Case{
 	},
 	{
 		ID:     "ambiguity/34-hand-off-reply-dropped",
-		Title:  "a waiter whose grant never reached it leaves nothing behind",
+		Title:  "a waiter that never received its grant leaves nothing behind",
 		Clause: "Abandon makes sure that nothing remains of an attempt whose outcome is not known.",
 		needs:  []need{needQueue},
 		run:    handOffReplyDropped,
 	},
 	{
 		ID:     "ambiguity/34-abandon-reply-dropped",
-		Title:  "an abandonment is sent again until it is acknowledged, and does no harm when it comes late",
+		Title:  "Abandon is sent again until it is acknowledged, and a late one changes nothing",
 		Clause: "Abandon is idempotent, and nil means that the service acknowledged it.",
 		run:    abandonReplyDropped,
 	},
@@ -44,49 +44,49 @@ var ambiguityCases = []Case{
 	},
 	{
 		ID:     "ambiguity/34-release-reply-dropped",
-		Title:  "a release whose replies were dropped, several times, frees the key once",
+		Title:  "a release whose replies were dropped several times frees the key once",
 		Clause: "Release called again after an error completes.",
 		run:    releaseReplyDropped,
 	},
 	{
 		ID:     "ambiguity/34-link-acquire",
-		Title:  "the same over the network: an acquire that is executed and not answered",
-		Clause: "A request whose outcome is not known returns ErrUncertain, so that it is abandoned.",
+		Title:  "over the network: an acquire that is executed and not answered",
+		Clause: "A request whose outcome is not known is abandoned.",
 		needs:  []need{needLink},
 		run:    func(t *T) { t.linkAcquire(false) },
 	},
 	{
 		ID:     "ambiguity/34-link-enqueue",
-		Title:  "the same over the network: a wait that begins and is not answered",
-		Clause: "A request whose outcome is not known returns ErrUncertain, so that it is abandoned.",
+		Title:  "over the network: a wait that begins and is not answered",
+		Clause: "A request whose outcome is not known is abandoned.",
 		needs:  []need{needLink},
 		run:    func(t *T) { t.linkAcquire(true) },
 	},
 	{
 		ID:     "ambiguity/34-link-release",
-		Title:  "the same over the network: a release that is executed and not answered",
+		Title:  "over the network: a release that is executed and not answered",
 		Clause: "Release called again after an error completes, and never frees a successor.",
 		needs:  []need{needLink},
 		run:    linkRelease,
 	},
 	{
 		ID:     "ambiguity/34-link-cancel",
-		Title:  "the same over the network: a cancel that is executed and not answered",
+		Title:  "over the network: a cancel that is executed and not answered",
 		Clause: "Nothing remains of an attempt that was given up and abandoned.",
 		needs:  []need{needLink},
 		run:    linkCancel,
 	},
 	{
 		ID:     "ambiguity/35-reset-at-each-step",
-		Title:  "connections are reset at each reply, one after the other: never two owners, never an orphan past its bound",
-		Clause: "A failed exchange is ErrUncertain, never a grant, a loss or a release.",
+		Title:  "connections are reset at each reply in turn: never two holders, and no key stays held past its bound",
+		Clause: "A failed exchange is an unknown outcome, never a grant, a loss or a release.",
 		needs:  []need{needLink},
 		run:    resetAtEachStep,
 	},
 	{
 		ID:     "ambiguity/35-restart-while-held",
 		Title:  "a restart of the service while a key is held: kept, or known to be lost",
-		Clause: "Renew answers with what the service knows now; a driver reconnects by itself.",
+		Clause: "Renew returns the current state of the service; a driver reconnects by itself.",
 		needs:  []need{needRestart},
 		alone:  true,
 		run:    restartWhileHeld,
@@ -213,7 +213,7 @@ func renewReplyDropped(t *T) {
 	s.tm.dropRenew.Store(3)
 	l := t.mustLock(s.c.Mutex(key), "a free key")
 	for end := time.Now().Add(2 * ttl); time.Now().Before(end); t.idleFor(ttl / 10) {
-		s.held(l, "a hold of which 3 renewals were executed and not answered")
+		s.held(l, "a lease of which 3 renewals were executed and not answered")
 		s.refused(l, other.Mutex(key), "a key whose renewals were not answered")
 	}
 	if n := s.tm.dropRenew.Load(); n > 0 {
@@ -271,10 +271,10 @@ func restartWhileHeld(t *T) {
 		select {
 		case <-l.Done():
 		case <-time.After(ttl + t.slack()):
-			t.fatalf("a hold that the service has forgotten: want it lost within its TTL of %v, it was not", ttl)
+			t.fatalf("a lease that the service has forgotten: want it lost within its TTL of %v, it was not", ttl)
 		}
 		if !errors.Is(l.Err(), lock.ErrLost) {
-			t.errorf("a hold that the service has forgotten: want ErrLost, got %v", l.Err())
+			t.errorf("a lease that the service has forgotten: want ErrLost, got %v", l.Err())
 		}
 	}
 	next := t.granted(ttl+reconnects+t.slack(), "the same client after a restart", t.lockRetry(c.Mutex(key))).lease

@@ -17,7 +17,7 @@ var cancellationCases = []Case{
 	{
 		ID:     "cancellation/14-dead-context",
 		Title:  "a context that has ended before: its error, and no effect on the service",
-		Clause: "A request whose context has ended is not executed, or says that it may have been.",
+		Clause: "A request whose context has ended is not executed, or its outcome is unknown.",
 		run:    deadContext,
 	},
 	{
@@ -48,8 +48,8 @@ var cancellationCases = []Case{
 	},
 	{
 		ID:     "cancellation/16-cancel-races-grant",
-		Title:  "a cancel that races with the grant, whatever the delay: afterwards nobody holds",
-		Clause: "After Abandon a grant of that attempt is released, if it had come into being.",
+		Title:  "a cancel that races with the grant, whatever the delay: afterwards the key is free",
+		Clause: "After Abandon a grant of that attempt, if there was one, is released.",
 		alone:  true,
 		run:    cancelRacesGrant,
 	},
@@ -170,7 +170,7 @@ func cancelLeavesNoRecord(t *T) {
 	cancel()
 	t.end(cancelPromptly+t.slack(), "a cancelled Lock", got)
 	t.mustUnlock(l, "the holder")
-	t.eventually(t.slack(), "what the service stores for a key that nobody holds or waits for", func() error {
+	t.eventually(t.slack(), "what the service stores for a key without holder and waiters", func() error {
 		left, err := t.h.Leftovers(t.ctx, key)
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("want nothing, got %q", left)
@@ -179,7 +179,7 @@ func cancelLeavesNoRecord(t *T) {
 	})
 }
 
-// goroutines counts all but those that the harness calls its own.
+// goroutines counts the goroutines except for OwnGoroutines of the harness.
 func (t *T) goroutines() int {
 	n := 0
 	for _, stack := range strings.Split(stacks(), "\n\n") {
@@ -301,7 +301,7 @@ func holdOutlivesContext(t *T) {
 		}
 		cancel()
 		t.idleFor(ttl * 3 / 2) // so that it is renewed after the cancel
-		s.held(l, "a hold whose acquire context was cancelled")
+		s.held(l, "a lease whose acquire context was cancelled")
 		s.refused(l, other.Mutex(key), "a key whose holder's acquire context was cancelled")
 		s.unlock(l, "the holder")
 	}

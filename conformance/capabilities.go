@@ -18,14 +18,14 @@ var capabilityCases = []Case{
 	},
 	{
 		ID:     "capabilities/00-inspect",
-		Title:  "Inspect shows the holder, its token, what it says of itself and who waits",
-		Clause: "Inspector tells who holds and who waits for a key.",
+		Title:  "Inspect shows the holder, its token, its metadata and the waiters",
+		Clause: "Inspector returns the holder and the waiters of a key.",
 		needs:  []need{needInspect},
 		run:    inspect,
 	},
 	{
 		ID:     "capabilities/00-list",
-		Title:  "List yields each held key once, free ones never, and stops when told to",
+		Title:  "List yields each held key once, free ones never, and stops when yield returns false",
 		Clause: "Lister lists the keys held at the moment, each at most once, and stops with yield's first false.",
 		needs:  []need{needList},
 		run:    list,

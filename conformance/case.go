@@ -133,7 +133,7 @@ func declared(r backend.Requirement) need {
 	}}
 }
 
-// needExpiry is met by a service that ends holds by its clock.
+// needExpiry is met by a service that ends leases by its clock.
 var needExpiry = need{"loss by TTL or session", func(t *T) (Status, string) {
 	if t.expires() {
 		return "", ""
@@ -141,13 +141,13 @@ var needExpiry = need{"loss by TTL or session", func(t *T) (Status, string) {
 	return NotDeclared, "loss " + t.caps.Loss.String() + ": nothing expires while the process lives"
 }}
 
-// needTTL is met by a service that ends each hold that is not renewed, whatever
+// needTTL is met by a service that ends each lease that is not renewed, whatever
 // its client's session does.
 var needTTL = need{"loss by TTL", func(t *T) (Status, string) {
 	if t.caps.Loss == backend.LossTTL {
 		return "", ""
 	}
-	return NotDeclared, "loss " + t.caps.Loss.String() + ": a hold does not end for want of renewal alone"
+	return NotDeclared, "loss " + t.caps.Loss.String() + ": a lease does not end for want of renewal alone"
 }}
 
 // needQueue is met by a backend in which waiters wait, rather than the core.

@@ -68,10 +68,10 @@ func (r *runner) selected() []*Case {
 	return out
 }
 
-// run runs the cases, those that may at the same time, and tells each outcome when
+// run runs the cases, in parallel where a case permits it, and reports each outcome when
 // it is known.
-func (r *runner) run(ctx context.Context, cases []*Case, tell func(*Case, Result)) *Report {
-	rep := &Report{Name: r.h.Name, Capabilities: r.caps, Started: time.Now(), Full: r.o.full}
+func (r *runner) run(ctx context.Context, cases []*Case, report func(*Case, Result)) *Report {
+	rep := &Report{Name: r.h.Name, Capabilities: r.caps, Budget: r.h.Budget, Started: time.Now(), Full: r.o.full}
 	results := make([]Result, len(cases))
 	one := func(i int) {
 		for range mostAgain {
@@ -82,7 +82,7 @@ func (r *runner) run(ctx context.Context, cases []*Case, tell func(*Case, Result
 		if results[i].Status == inconclusive {
 			results[i].Status = Failed
 		}
-		tell(cases[i], results[i])
+		report(cases[i], results[i])
 	}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, r.o.parallel)

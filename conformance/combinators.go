@@ -8,24 +8,25 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/elect"
 )
 
 var combinatorCases = []Case{
 	{
 		ID:     "combinators/41-all-opposite-order",
-		Title:  "clients that are given the same locks in opposite order all get them, one at a time",
-		Clause: "A grant concerns its own key and no other, so that keys taken in one order by everybody are never waited for in a circle.",
+		Title:  "clients that lock the same names in opposite order all get them, one at a time",
+		Clause: "A grant concerns one key only, so clients that take keys in one order never wait in a cycle.",
 		run:    allOppositeOrder,
 	},
 	{
 		ID:     "combinators/41-all-or-nothing",
-		Title:  "several locks of which one is held are refused, or waited for until one deadline, and nothing of them remains",
+		Title:  "if one of several locks is held, all are refused, or waited for until one deadline, and nothing of them remains",
 		Clause: "Release frees the key before it returns, and nothing remains of an attempt that was given up.",
 		run:    allOrNothing,
 	},
 	{
 		ID:     "combinators/41-one-lost-part",
-		Title:  "a lease of several locks is over before anybody else gets one of them; the others stay held until it is unlocked",
+		Title:  "a lease of several locks ends before another client gets one of them; the other locks stay held until it is unlocked",
 		Clause: beforeClause,
 		run:    oneLostPart,
 	},
@@ -51,8 +52,8 @@ var combinatorCases = []Case{
 	},
 	{
 		ID:     "combinators/42-leader-seen",
-		Title:  "others see who leads, and that nobody does",
-		Clause: "Inspect tells the holder with its metadata, and no holder where the key is free.",
+		Title:  "other clients see the leader, and that there is none",
+		Clause: "Inspect returns the holder with its metadata, and no holder if the key is free.",
 		needs:  []need{needInspect},
 		run:    leaderSeen,
 	},
@@ -156,7 +157,7 @@ func oneLostPart(t *T) {
 func (t *T) campaign(ctx context.Context, m lock.Mutex, lead func(context.Context) error) <-chan error {
 	end := make(chan error, 1)
 	go func() {
-		end <- lock.Campaign(ctx, m, lead, lock.WithBackoff(10*time.Millisecond, 100*time.Millisecond))
+		end <- elect.Campaign(ctx, m, lead, elect.WithBackoff(10*time.Millisecond, 100*time.Millisecond))
 	}()
 	return end
 }
@@ -185,7 +186,7 @@ func electionResign(t *T) {
 		ends = append(ends, t.campaign(t.ctx, t.client().Mutex(key), func(ctx context.Context) error {
 			r.visit(func() { time.Sleep(time.Millisecond) }) // the term
 			if left--; left > 0 {
-				return lock.ErrResign
+				return elect.ErrResign
 			}
 			return nil
 		}))
@@ -258,7 +259,7 @@ func leaderSeen(t *T) {
 	m := t.client().Mutex(key)
 	seen := func(what, want string) {
 		t.eventually(t.slack(), what, func() error {
-			h, err := lock.Leader(t.ctx, m)
+			h, err := elect.Leader(t.ctx, m)
 			switch {
 			case err != nil:
 				return err

@@ -35,9 +35,9 @@ func wakesPerRelease(t *T) {
 	if err != nil {
 		t.fatalf("Wakes: %v", err)
 	}
-	if most := int64(releases * t.caps.WakesPerRelease); after-before > most {
-		t.errorf("%d releases with %d waiting: want at most %d waiters set in motion (WakesPerRelease is %d), were %d",
-			releases, waiters, most, t.caps.WakesPerRelease, after-before)
+	if most := int64(releases * t.h.Budget.WakesPerRelease); after-before > most {
+		t.errorf("%d releases with %d waiting: want at most %d waiters woken (WakesPerRelease is %d), were %d",
+			releases, waiters, most, t.h.Budget.WakesPerRelease, after-before)
 	}
 	for range waiters - releases {
 		t.mustUnlock(l, "a holder")
@@ -47,7 +47,7 @@ func wakesPerRelease(t *T) {
 }
 
 // commands returns how many commands the service executed while f ran, without
-// what counting costs.
+// the cost of counting.
 func (t *T) commands(f func()) int64 {
 	read := func() int64 {
 		n, err := t.h.ServerCommands(t.ctx)
@@ -101,8 +101,8 @@ func handOffCommands(t *T) {
 		}
 		reach(int64(2 * n)) // everybody is in the queue by now
 		var each, most float64
-		// What a busy machine adds, when a reply is late and is asked for in another way, is not the
-		// protocol's: one stretch in three has to do without.
+		// A busy machine delays replies, which then cost further commands: one stretch of three
+		// must meet the budget.
 		for range 3 {
 			var done int64
 			sent := t.commands(func() {
@@ -113,7 +113,7 @@ func handOffCommands(t *T) {
 			each = float64(sent) / float64(done)
 			t.notef("%d waiting: %d commands for %d cycles, %.2f each", n, sent, done, each)
 			// the counter and the cycles are not read at the same instant
-			most = t.caps.HandOffCommands * (1 + float64(n)/float64(done)) * 1.02
+			most = t.h.Budget.HandOffCommands * (1 + float64(n)/float64(done)) * 1.02
 			if each <= most {
 				break
 			}
@@ -122,7 +122,7 @@ func handOffCommands(t *T) {
 		t.within(t.slack()+10*time.Second, "the end of all waits", wg.Wait)
 		if each > most {
 			t.errorf("with %d waiting: want at most %.2f commands per cycle in one of three stretches, got %.2f in the last (%.2f with fewer waiting)",
-				n, t.caps.HandOffCommands, each, before)
+				n, t.h.Budget.HandOffCommands, each, before)
 		}
 		if t.failed() {
 			return
@@ -136,13 +136,18 @@ func idleHolder(t *T) {
 	ttl := t.clampTTL(max(t.ttl(), 1500*time.Millisecond))
 	s := t.steady(ttl)
 	l := t.mustLock(s.c.Mutex(t.key("idle")), "a free key")
-	// a renewal each third of what is left after the margin: a little more than 3 per TTL
-	t.idleCommands(ttls*ttl, int64(4*ttls+2), "an idle holder")
+	t.idleCommands(ttls*ttl, t.idleHolderBudget(ttls), fmt.Sprintf("an idle holder, IdleHolderCommands being %v,", t.h.Budget.IdleHolderCommands))
 	s.unlock(l, "the idle holder")
 }
 
-// idleCommands counts what is sent while nothing happens. Renewals that a busy machine
-// is late with are sent again: one stretch in three has to do without.
+// idleHolderBudget is what a holder may cost in some TTLs, and half a TTL more: the
+// count does not begin with a renewal.
+func (t *T) idleHolderBudget(ttls float64) int64 {
+	return int64((ttls + 0.5) * t.h.Budget.IdleHolderCommands)
+}
+
+// idleCommands counts the commands of an idle period. A busy machine repeats late renewals, so
+// one period of three must meet the budget.
 func (t *T) idleCommands(d time.Duration, most int64, what string) {
 	var sent int64
 	for range 3 {
@@ -154,7 +159,7 @@ func (t *T) idleCommands(d time.Duration, most int64, what string) {
 	t.errorf("%s in %v: want at most %d commands in one of three stretches, got %d in the last", what, d, most, sent)
 }
 
-// idleFor lets time pass in which nothing is to happen.
+// idleFor waits for d, or until the case ends.
 func (t *T) idleFor(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -168,8 +173,8 @@ func idleWaiter(t *T) {
 	key, s := t.key("idle-waiters"), t.steady(ttl)
 	l := t.mustLock(s.c.Mutex(key), "a free key")
 	_, cancels, ends := t.queueUp(key, waiters, ttl)
-	most := int64(4*ttls+2) + int64(float64(waiters)*(ttls+1)*t.caps.IdleWaiterCommands)
-	t.idleCommands(ttls*ttl, most, fmt.Sprintf("a holder and %d idle waiters, IdleWaiterCommands being %v,", waiters, t.caps.IdleWaiterCommands))
+	most := t.idleHolderBudget(ttls) + int64(float64(waiters)*(ttls+1)*t.h.Budget.IdleWaiterCommands)
+	t.idleCommands(ttls*ttl, most, fmt.Sprintf("a holder and %d idle waiters, IdleWaiterCommands being %v,", waiters, t.h.Budget.IdleWaiterCommands))
 	s.held(l, "the idle holder")
 	for i, cancel := range cancels {
 		cancel()

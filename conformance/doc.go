@@ -1,5 +1,5 @@
 // Package conformance is the contract of package backend, executable: a suite that
-// every driver must pass, whoever wrote it.
+// every driver must pass.
 //
 // # Running it
 //
@@ -20,7 +20,7 @@
 //
 // Each case is a subtest, named by the harness and the id of the case, which never
 // changes: go test -run 'TestConformance/toy/release/18'. Without package testing, as in
-// "lockctl conformance", Check does the same and returns the Report.
+// "lockbench conformance", Check does the same and returns the Report.
 //
 // All other fields of Harness are hooks, each of which makes more cases possible: a
 // link that can be cut, a server that can be stopped, a process that can be killed.

@@ -17,7 +17,7 @@ var exclusionCases = []Case{
 	{
 		ID:     "exclusion/01-free-key-granted",
 		Title:  "a free key is granted, at once",
-		Clause: "TryAcquire and Acquire of a key that nobody holds are granted.",
+		Clause: "TryAcquire and Acquire of a free key are granted.",
 		run:    freeKeyGranted,
 	},
 	{
@@ -73,7 +73,7 @@ var exclusionCases = []Case{
 	},
 	{
 		ID:     "exclusion/06-processes-one-killed",
-		Title:  "several processes, one of them killed while it holds: the others go on, never two at once",
+		Title:  "several processes, one of them killed while it holds: the others continue, never two at once",
 		Clause: "A killed holder's key is free within its bound, and not before others can know it.",
 		needs:  []need{needWorker},
 		alone:  true,
@@ -82,7 +82,7 @@ var exclusionCases = []Case{
 	{
 		ID:     "exclusion/07-history-linearizable",
 		Title:  "the recorded history of grants and releases is that of one mutex with rising tokens",
-		Clause: "Grants and releases of a key take effect one after the other, each between its call and its return.",
+		Clause: "Grants and releases of a key take effect one after another, each between its call and its return.",
 		alone:  true,
 		run:    historyLinearizable,
 	},
@@ -133,7 +133,7 @@ func secondHolderRefused(t *T) {
 	t.refused(m, "the same mutex again")
 	t.refused(c1.Mutex(key), "another mutex of the same client")
 	t.refused(c2.Mutex(key), "a mutex of another client")
-	t.refused(c1.Mutex(key, lock.WithMetadata("somebody else")), "the same client under another metadata")
+	t.refused(c1.Mutex(key, lock.WithMetadata("another process")), "the same client under another metadata")
 
 	// An owner that merely begins like the holder's is another owner.
 	raw := t.open()

@@ -291,7 +291,7 @@ func (q *queue) attach(w *wrap) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		for _, p := range q.waiting[info.Name] {
-			info.Waiters = append(info.Waiters, backend.Party{Owner: p.req.Owner, Metadata: p.req.Metadata})
+			info.Waiters = append(info.Waiters, backend.Contender{Owner: p.req.Owner, Metadata: p.req.Metadata})
 		}
 	}
 	w.abandon = func(ctx context.Context, req backend.Request) error {

@@ -108,7 +108,7 @@ var faultsOfManners = []fault{
 		build:   onName(func(n string) string { return "k" + strings.TrimSpace(n) }),
 		harness: keyOf(strings.TrimSpace),
 		must:    []string{"names/36-nasty-names", "names/36-many-names"},
-		may:     []string{"capabilities/00-list", "capabilities/00-inspect", "combinators/42-leader-seen", "names/36-prefix-isolates", "waiting/09-granted-on-break", "release/20-break-told-at-once", "release/20-break-old-holder-learns", "fencing/32-over-break"},
+		may:     []string{"capabilities/00-list", "capabilities/00-inspect", "combinators/42-leader-seen", "names/36-prefix-isolates", "waiting/09-granted-on-break", "release/20-break-pushed", "release/20-break-old-holder-learns", "fencing/32-over-break"},
 	},
 	{
 		name:  "the prefix is ignored",
@@ -170,15 +170,15 @@ var faultsOfManners = []fault{
 		build: func(w *wrap, _ *service) {
 			w.breaks = func(context.Context, string) (*backend.Holder, error) { return nil, nil }
 		},
-		must: []string{"waiting/09-granted-on-break", "release/20-break-old-holder-learns", "release/20-break-told-at-once", "fencing/32-over-break"},
+		must: []string{"waiting/09-granted-on-break", "release/20-break-old-holder-learns", "release/20-break-pushed", "fencing/32-over-break"},
 	},
 	{
-		name:  "claims to tell of a break and does not",
+		name:  "declares that it pushes a break and does not",
 		build: func(w *wrap, _ *service) { w.request = func(req *backend.Request) { req.OnLost = nil } },
-		must:  []string{"release/20-break-told-at-once"},
+		must:  []string{"release/20-break-pushed"},
 	},
 	{
-		name: "tells of a loss at a release",
+		name: "reports a loss at a release",
 		build: onGrant(func(_ *wrap, _ *service, req backend.Request, g *wrapGrant) {
 			g.release = func(ctx context.Context) error {
 				err := g.Grant.Release(ctx)
@@ -194,7 +194,7 @@ var faultsOfManners = []fault{
 		name: "capabilities change",
 		build: func(w *wrap, _ *service) {
 			var n atomic.Int64
-			w.caps = func(c *backend.Capabilities) { c.WakesPerRelease += int(n.Add(1) % 2) }
+			w.caps = func(c *backend.Capabilities) { c.MaxTTL = time.Hour + time.Duration(n.Add(1)%2) }
 		},
 		must: []string{"capabilities/00-consistent"},
 	},

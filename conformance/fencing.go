@@ -43,7 +43,7 @@ var fencingCases = []Case{
 	{
 		ID:     "fencing/32-over-state-loss",
 		Title:  "tokens rise over the destruction of the key's state",
-		Clause: "The rising of the token survives what Fencing declares.",
+		Clause: "Tokens rise over the events that Fencing declares.",
 		needs: []need{needDestroyState, {"fence=restart, or a harness that keeps the fence", func(t *T) (Status, string) {
 			if t.h.KeepsFence || t.caps.Fencing >= backend.FencingRestart {
 				return "", ""
@@ -62,7 +62,7 @@ var fencingCases = []Case{
 	{
 		ID:     "fencing/32-over-restart",
 		Title:  "tokens rise over a restart of the service",
-		Clause: "With Fencing declared as FencingRestart tokens rise over a restart that loses the service's data.",
+		Clause: "If Fencing is FencingRestart, tokens rise over a restart that loses the data of the service.",
 		needs:  []need{declared(backend.RequireFencingRestart), needRestart},
 		alone:  true,
 		run:    risesOverRestart,
@@ -88,7 +88,7 @@ func tokenConstant(t *T) {
 			t.fatalf("Check by the holder: want nil, got %v", err)
 		}
 		if now, _ := l.Token(); now != token {
-			t.fatalf("the token of a hold: want it constant, was %d, got %d", token, now)
+			t.fatalf("the token of a lease: want it constant, was %d, got %d", token, now)
 		}
 	}
 	t.mustUnlock(l, "the holder")
@@ -145,8 +145,8 @@ func risesOverRelease(t *T) {
 		s.step(l, "a hand-off")
 		t.mustUnlock(l, "the waiter")
 	}
-	// Whoever comes anew finds the counter where it was, even after a pause in which
-	// nobody had the key.
+	// A new client finds the counter where it was, also after a time in which the key
+	// was free.
 	for range 3 {
 		t.idleFor(20 * time.Millisecond)
 		l := t.mustLock(t.client().Mutex(key), "a free key")
@@ -182,7 +182,7 @@ func risesOverBreak(t *T) {
 	s := &ladder{t: t, key: key}
 	c, w := t.client(), t.waiter()
 	for range 5 {
-		s.step(t.mustLock(c.Mutex(key), "a key that nobody holds"), "a break of a key without waiters")
+		s.step(t.mustLock(c.Mutex(key), "a free key"), "a break of a key without waiters")
 		got := t.lockWaiting(t.ctx, w, key)
 		for _, next := range []<-chan locked{got, nil} {
 			if _, err := c.Break(t.ctx, key); err != nil {
@@ -200,7 +200,7 @@ func risesOverStateLoss(t *T) {
 	s := &ladder{t: t, key: key}
 	c := t.client()
 	for range 3 {
-		s.step(t.mustLock(c.Mutex(key), "a key that nobody holds"), "the destruction of its state")
+		s.step(t.mustLock(c.Mutex(key), "a free key"), "the destruction of its state")
 		if err := t.h.DestroyState(t.ctx, key); err != nil {
 			t.fatalf("DestroyState: %v", err)
 		}

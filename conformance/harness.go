@@ -13,7 +13,7 @@ import (
 // it are then reported as not run. New fields may be added, so name the fields
 // when you write a Harness.
 type Harness struct {
-	// Name of the deployment as it stands in reports: "redis 7.4".
+	// Name of the deployment in reports: "redis 7.4".
 	Name string
 
 	// Open returns an independent client of the service: its own connections, its own
@@ -48,8 +48,10 @@ type Harness struct {
 	// far. The suite subtracts what reading the counter costs.
 	ServerCommands func(ctx context.Context) (int64, error)
 
-	// Wakes returns how many times, so far, a waiter has been set in motion, for
-	// a service without a command counter.
+	// Budget is what the deployment may cost the service.
+	Budget Budget
+
+	// Wakes returns how many times, so far, a waiter has been woken.
 	Wakes func(ctx context.Context) (int64, error)
 
 	// Leftovers names what the service still stores for a key, except for what is

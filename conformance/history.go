@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// History records what the clients of one mutex saw, and [History.Check] tells
+// History records what the clients of one mutex saw, and [History.Check] reports
 // whether it is what the clients of one mutex with rising tokens can see. Times
 // are compared on the monotonic clock. It may be used by any number of goroutines
 // at once.
@@ -25,7 +25,7 @@ type History struct {
 	holds int
 }
 
-// NewHistory begins the history of one mutex that nobody holds. With fenced, its
+// NewHistory begins the history of a free mutex. With fenced, its
 // tokens must rise.
 func NewHistory(fenced bool) *History { return &History{fenced: fenced, start: time.Now()} }
 
@@ -46,7 +46,7 @@ func (h *History) Released(client, hold int, call, ret time.Time) {
 	h.add(client, opInput{kind: opRelease, hold: hold}, nil, call, h.at(ret))
 }
 
-// Lost records a hold that ends at some unknown time, but not before its holder
+// Lost records a lease that ends at some unknown time, but not before its holder
 // ceased to trust it at from: it was lost, or its release was not acknowledged.
 // The holder has the mutex for itself until then.
 func (h *History) Lost(client, hold int, from time.Time) {

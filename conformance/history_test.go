@@ -51,7 +51,7 @@ func TestModel(t *testing.T) {
 		{"a successor was granted while the hold was trusted", []step{
 			{opAcquire, 1, 1, 0, 10}, {opEnd, 1, 0, 100, never}, {opAcquire, 2, 2, 20, 90}, {opRelease, 2, 0, 130, 140},
 		}, false},
-		{"a release that was acknowledged to nobody's hold", []step{
+		{"a release that was acknowledged, of a lock that no client held", []step{
 			{opAcquire, 1, 1, 0, 10}, {opRelease, 1, 0, 20, 30}, {opRelease, 1, 0, 40, 50},
 		}, false},
 		{"a stale write is refused", []step{
@@ -164,7 +164,7 @@ func randomHistory(r *rand.Rand) []porcupine.Operation {
 		if s.kind == opAcquire {
 			received[s.hold] = s.ret
 		}
-		if first := received[s.hold]; s.kind != opAcquire && s.call < first { // nobody uses a grant before it is received
+		if first := received[s.hold]; s.kind != opAcquire && s.call < first { // a client uses no grant before it has received it
 			s.call, s.ret = first, max(s.ret, first)
 		}
 		ops = append(ops, s.operation())

@@ -92,7 +92,7 @@ func (t *T) step(h *History, r *room, client int, m lock.Mutex, lapse bool) {
 	case errors.Is(err, lock.ErrUncertain):
 		h.Lost(client, hold, call)
 	case errors.Is(err, lock.ErrLost):
-		// With a long TTL and nothing disturbed nobody else can have ended it.
+		// The TTL is long and nothing is disturbed: only this client can have ended it.
 		t.errorf("client %d: Unlock of token %d: want nil, got %v", client, token, err)
 	default:
 		t.errorf("client %d: Unlock of token %d: want nil or ErrUncertain, got %v", client, token, err)

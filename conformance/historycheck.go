@@ -37,7 +37,7 @@ func (e *HistoryError) Visualize(w io.Writer) error {
 
 // Check returns nil if the operations can be put into an order, each at some time
 // between its call and its return, in which they are those of one mutex; a
-// [*HistoryError] if they cannot; [ErrUndecided] if timeout was too short to tell.
+// [*HistoryError] if they cannot; [ErrUndecided] if the search took longer than timeout.
 // All holds should have been recorded as released or lost.
 func (h *History) Check(timeout time.Duration) error {
 	h.mu.Lock()
@@ -70,7 +70,7 @@ type historyPart struct {
 
 // cut divides a history at times when the state of the mutex is certain: after a
 // grant was received and before its end was asked for, with no write under way and
-// nobody else who trusts a grant. What was under way then and is no grant has taken
+// no other client that trusts a grant. What was under way then and is no grant has taken
 // effect before, and a grant under way will take effect later: the mutex is held.
 func cut(ops []porcupine.Operation, length int) []historyPart {
 	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })

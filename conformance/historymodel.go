@@ -11,7 +11,7 @@ type opKind int
 const (
 	opAcquire opKind = iota
 	opRelease
-	opEnd   // of a hold that was lost: it frees the key if the hold still has it
+	opEnd   // of a lease that was lost: it frees the key if the hold still has it
 	opWrite // to a resource that refuses stale tokens
 )
 

@@ -14,8 +14,8 @@ import (
 var leaseCases = []Case{
 	{
 		ID:     "lease/21-abandoned-holder",
-		Title:  "the key of a holder that is never heard of again is free within its TTL",
-		Clause: "A grant that is not renewed is over when its TTL has passed.",
+		Title:  "the key of a holder that never renews is free within its TTL",
+		Clause: "A grant that is not renewed ends when its TTL has passed.",
 		needs:  []need{needTTL},
 		run:    abandonedHolder,
 	},
@@ -28,7 +28,7 @@ var leaseCases = []Case{
 	},
 	{
 		ID:     "lease/22-renewal-outlasts-ttl",
-		Title:  "a renewed hold outlasts its TTL several times",
+		Title:  "a renewed lease outlasts its TTL several times",
 		Clause: "Renew verifies that this grant still holds the key and extends it to ttl from now.",
 		run:    renewalOutlasts,
 	},
@@ -40,15 +40,15 @@ var leaseCases = []Case{
 	},
 	{
 		ID:     "lease/22-renewed-together",
-		Title:  "of many grants renewed together those that are lost say so, each of them and no other, and the rest are extended",
-		Clause: "RenewBatch renews grants each as its own Renew would; the error at i is that of the grant at i, and one that fails keeps no other from being renewed.",
+		Title:  "of many grants renewed together, each lost one returns ErrLost, and all others are extended",
+		Clause: "RenewBatch renews each grant as Renew does. The error at i is that of the grant at i. A failed grant does not keep others from being renewed.",
 		needs:  []need{needBatch},
 		run:    renewedTogether,
 	},
 	{
 		ID:     "lease/23-renewal-recovers",
 		Title:  "renewals that fail and recover within the TTL are no loss",
-		Clause: "Only the service's own word, or the end of the TTL, ends a hold.",
+		Clause: "Only the service's own word, or the end of the TTL, ends a lease.",
 		needs:  []need{needExpiry},
 		run:    renewalRecovers,
 	},
@@ -67,8 +67,8 @@ var leaseCases = []Case{
 	},
 	{
 		ID:     "lease/23-renewal-never-shortens",
-		Title:  "a renewal to less leaves what the service keeps the grant for",
-		Clause: "Renew never shortens what the service keeps the grant for: a renewal that arrives late must not cut a longer one short.",
+		Title:  "a renewal to a shorter TTL does not shorten the grant",
+		Clause: "Renew never shortens a grant: a late renewal must not cut a longer one short.",
 		needs:  []need{needTTL},
 		run:    neverShortens,
 	},
@@ -80,13 +80,13 @@ var leaseCases = []Case{
 	},
 	{
 		ID:     "lease/25-ttl-range",
-		Title:  "TTLs from the declared least over seconds to an hour are honoured",
+		Title:  "TTLs from the declared minimum to an hour are kept",
 		Clause: "Every TTL within the declared bounds is accepted, and kept for that long.",
 		run:    ttlRange,
 	},
 	{
 		ID:     "lease/25-ttl-refused",
-		Title:  "a TTL that is zero, negative, too short or too long is refused by name",
+		Title:  "a TTL that is zero, negative, too short or too long is refused, and the error names it",
 		Clause: "A request that can never succeed is refused with ErrInvalid, which names the field and what is accepted.",
 		run:    ttlRefused,
 	},
@@ -108,14 +108,14 @@ func abandonedHolder(t *T) {
 	if until.IsZero() {
 		until = start.Add(ttl)
 	}
-	t.eventually(ttl+t.slack(), "a newcomer gets the key of a holder that does not renew", func() error {
+	t.eventually(ttl+t.slack(), "a new client gets the key of a holder that does not renew", func() error {
 		req := request(key, t.longTTL())
 		g2, err := other.TryAcquire(t.ctx, req)
 		if err != nil {
 			return err
 		}
 		if at := time.Now(); at.Before(until) {
-			t.errorf("grant to a newcomer: want none before the holder's Until, it came %v earlier", until.Sub(at))
+			t.errorf("grant to a new client: want none before the holder's Until, it came %v earlier", until.Sub(at))
 		}
 		return g2.Release(t.ctx)
 	})
@@ -139,12 +139,12 @@ func renewalOutlasts(t *T) {
 	l := t.mustLock(s.c.Mutex(key), "a free key")
 	token, _ := l.Token()
 	for end := time.Now().Add(3 * ttl); time.Now().Before(end); {
-		s.held(l, fmt.Sprintf("a renewed hold within 3 TTLs of %v", ttl))
+		s.held(l, fmt.Sprintf("a renewed lease within 3 TTLs of %v", ttl))
 		s.refused(l, other.Mutex(key), "a key whose holder renews")
 		t.idleFor(ttl / 20)
 	}
 	if now, _ := l.Token(); now != token {
-		t.errorf("token of a renewed hold: want it constant, was %d, got %d", token, now)
+		t.errorf("token of a renewed lease: want it constant, was %d, got %d", token, now)
 	}
 	s.unlock(l, "the holder")
 	t.free(other, key, "after its release", t.slack())
@@ -181,7 +181,7 @@ func renewalRecovers(t *T) {
 		t.idleFor(2 * ttl / 5)
 		s.tm.failRenew.Store(false)
 		t.eventually(ttl, "a renewal after two fifths of a TTL of failures", func() error {
-			s.held(l, "a hold whose renewals failed for two fifths of its TTL")
+			s.held(l, "a lease whose renewals failed for two fifths of its TTL")
 			if !l.Expires().After(before.Add(ttl / 4)) {
 				return errors.New("not renewed yet")
 			}
@@ -208,7 +208,7 @@ func linkRecovers(t *T) {
 		link.Heal()
 		t.eventually(ttl, "a Check after the link has healed", func() error {
 			if err := l.Err(); err != nil {
-				t.fatalf("a hold whose link failed for a tenth of its TTL: want it held, got %v", err)
+				t.fatalf("a lease whose link failed for a tenth of its TTL: want it held, got %v", err)
 			}
 			return l.Check(t.ctx)
 		})
@@ -342,7 +342,7 @@ func ttlRange(t *T) {
 		if t.expires() {
 			until := g.Until()
 			if until.IsZero() {
-				until = before.Add(ttl)
+				t.errorf("Until of a grant of TTL %v: want an instant, since the backend ends a grant by its clock, got zero", ttl)
 			}
 			if until.After(after.Add(ttl)) {
 				t.errorf("Until of a grant of TTL %v: want it at most that far after the reply, it is %v", ttl, until.Sub(after))
@@ -379,7 +379,7 @@ func ttlRefused(t *T) {
 		refused("Extend", l.Extend(t.ctx, ttl))
 	}
 	if err := l.Check(t.ctx); err != nil {
-		t.errorf("a hold after refused TTLs: want Check to say it holds, got %v", err)
+		t.errorf("a lease after refused TTLs: want Check to say it holds, got %v", err)
 	}
 	t.mustUnlock(l, "the holder")
 }

@@ -31,7 +31,7 @@ var lifecycleCases = []Case{
 	},
 	{
 		ID:     "lifecycle/37-use-after-close",
-		Title:  "what is used after it was closed says ErrClosed; closing twice is harmless",
+		Title:  "a closed client returns ErrClosed; closing it twice changes nothing",
 		Clause: "Use after Close is ErrClosed.",
 		run:    useAfterClose,
 	},
@@ -46,7 +46,7 @@ var lifecycleCases = []Case{
 	{
 		ID:     "lifecycle/38-hundreds-of-keys",
 		Title:  "one client holds and renews hundreds of keys at once",
-		Clause: "Holds of one client do not stand in each other's way.",
+		Clause: "Leases of one client do not affect each other.",
 		alone:  true,
 		run:    hundredsOfKeys,
 	},
@@ -138,16 +138,16 @@ func useAfterClose(t *T) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.slack())
 	defer cancel()
 	for name, call := range map[string]func() error{
-		"Lock":          func() error { _, err := c.Mutex(key).Lock(ctx); return err },
-		"TryLock":       func() error { _, err := c.Mutex(key).TryLock(ctx); return err },
-		"Unlock":        func() error { return l.Unlock(ctx) },
-		"Check":         func() error { return l.Check(ctx) },
-		"Extend":        func() error { return l.Extend(ctx, t.longTTL()) },
-		"Inspect":       func() error { _, err := c.Inspect(ctx, key); return err },
-		"Break":         func() error { _, err := c.Break(ctx, key); return err },
-		"Ping":          func() error { return c.Ping(ctx) },
-		"List":          func() error { return firstError(ctx, c) },
-		"Err of a hold": l.Err,
+		"Lock":           func() error { _, err := c.Mutex(key).Lock(ctx); return err },
+		"TryLock":        func() error { _, err := c.Mutex(key).TryLock(ctx); return err },
+		"Unlock":         func() error { return l.Unlock(ctx) },
+		"Check":          func() error { return l.Check(ctx) },
+		"Extend":         func() error { return l.Extend(ctx, t.longTTL()) },
+		"Inspect":        func() error { _, err := c.Inspect(ctx, key); return err },
+		"Break":          func() error { _, err := c.Break(ctx, key); return err },
+		"Ping":           func() error { return c.Ping(ctx) },
+		"List":           func() error { return firstError(ctx, c) },
+		"Err of a lease": l.Err,
 	} {
 		t.within(2*t.slack(), name+" after Close", func() {
 			if err := call(); !errors.Is(err, lock.ErrClosed) {

@@ -8,23 +8,22 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
-	"github.com/interlock-go/lock/backend"
 )
 
-const beforeClause = "Until is counted from before the request that the service answered: a hold ends for its holder before the service can grant the key to anybody else."
+const beforeClause = "Until is counted from before the request that the service answered: a lease ends for its holder before the service can grant the key to another client."
 
 var lossCases = []Case{
 	{
 		ID:     "loss/27-state-destroyed",
-		Title:  "a hold whose state is destroyed at the service is lost at its next renewal",
+		Title:  "a lease whose state is destroyed at the service is lost at its next renewal",
 		Clause: "Renew returns ErrLost when the service says that this attempt does not hold the key.",
 		needs:  []need{needDestroyState},
 		run:    stateDestroyed,
 	},
 	{
 		ID:     "loss/27-session-expired",
-		Title:  "all holds of a session that the service has ended are lost",
-		Clause: "The end of a session is the loss of what it holds.",
+		Title:  "all leases of a session that the service has ended are lost",
+		Clause: "The end of a session is the loss of all its locks.",
 		needs:  []need{needExpireSession},
 		run:    sessionExpired,
 	},
@@ -36,7 +35,7 @@ var lossCases = []Case{
 	},
 	{
 		ID:     "loss/27-asked-late",
-		Title:  "a loss is there for those who ask late, and does not go away",
+		Title:  "a loss can be read late and any number of times",
 		Clause: "A lease ends once and never comes back.",
 		run:    askedLate,
 	},
@@ -69,7 +68,7 @@ var lossCases = []Case{
 	},
 	{
 		ID:     "loss/28-hang",
-		Title:  "the loss of a hold whose service hangs is known before a successor is granted",
+		Title:  "the loss of a lease whose service hangs is known before a successor is granted",
 		Clause: beforeClause,
 		needs:  []need{needExpiry, needStopServer},
 		alone:  true,
@@ -77,172 +76,38 @@ var lossCases = []Case{
 	},
 	{
 		ID:     "loss/28-cut",
-		Title:  "the loss of a hold whose link is cut is known before a successor is granted",
+		Title:  "the loss of a lease whose link is cut is known before a successor is granted",
 		Clause: beforeClause,
 		needs:  []need{needExpiry, needLink},
 		run:    func(t *T) { t.linkLoss(func(l Link) { l.Cut() }) },
 	},
 	{
 		ID:     "loss/28-blackhole",
-		Title:  "the loss of a hold whose link swallows everything is known before a successor is granted",
+		Title:  "the loss of a lease whose link drops everything is known before a successor is granted",
 		Clause: beforeClause,
 		needs:  []need{needExpiry, needLink},
 		run:    func(t *T) { t.linkLoss(func(l Link) { l.Blackhole() }) },
 	},
 	{
 		ID:     "loss/28-replies-dropped",
-		Title:  "a hold whose renewals arrive but are not answered is lost in time; it is freed when the link heals",
+		Title:  "a lease whose renewals arrive but are not answered is lost in time; it is freed when the link heals",
 		Clause: beforeClause,
 		needs:  []need{needExpiry, needLink},
 		run:    func(t *T) { t.linkLoss(func(l Link) { l.BlackholeReplies() }) },
 	},
 	{
 		ID:     "loss/29-stopped-holder",
-		Title:  "a holder that was stopped finds its lease over at its first check; where the process keeps the lock, it keeps it",
-		Clause: "A process that was stopped past its lease finds it over when it next looks.",
+		Title:  "a holder that was stopped finds its lease ended at its first check; it keeps a lock that does not expire",
+		Clause: "A process that was stopped past its lease finds the lease ended at its next check.",
 		needs:  []need{needWorker, needSignals},
 		run:    stoppedHolder,
 	},
 	{
 		ID:     "loss/30-lost-lease-answers",
 		Title:  "check, extend and unlock of a lost lease answer with the loss; its token stays its own",
-		Clause: "What a lease says of itself concerns this hold only, never that of a successor.",
+		Clause: "What a lease says of itself concerns this lease only, never that of a successor.",
 		run:    lostLeaseAnswers,
 	},
-}
-
-// lossTTL is the TTL where a busy machine must not be late.
-func (t *T) lossTTL() time.Duration { return t.clampTTL(2 * time.Second) }
-
-// lossBefore makes a client hold, disturbs it, and checks that it knows of its loss
-// before a waiter of another client is granted. With afterWait the holder gets its
-// grant by hand-off.
-func (t *T) lossBefore(b backend.Backend, afterWait bool, disturb, heal func()) {
-	key, ttl := t.key("loss"), t.lossTTL()
-	late := t.lateness()
-	w := t.waiterOf(b, lock.WithTTL(ttl))
-	var l *lock.Lease
-	if afterWait {
-		first := t.mustLock(t.client().Mutex(key), "a free key")
-		got := t.lockWaiting(t.ctx, w, key)
-		t.mustUnlock(first, "the first holder")
-		disturb() // the grant may be on its way
-		l = t.granted(t.slack(), "the waiter", got).lease
-	} else {
-		l = t.mustLock(w.c.Mutex(key), "a free key")
-		t.idleFor(ttl / 2) // a renewal or two
-		disturb()
-	}
-	next := t.lockAsync(t.ctx, t.client().Mutex(key))
-	at := t.signalled(l, ttl+t.slack(), fmt.Sprintf("a hold of TTL %v that cannot be renewed", ttl))
-	if heal != nil {
-		heal()
-	}
-	// a session may end up to a TTL after its last sign of life arrived
-	got := t.granted(2*ttl+t.slack(), "the successor of a holder that is out of reach", next)
-	t.before(l, at, got, "the loss", late)
-	t.mustUnlock(got.lease, "the successor")
-}
-
-// faulty opens a client behind a link.
-func (t *T) faulty() (backend.Backend, Link) {
-	b, link, err := t.h.OpenFaulty(t.ctx)
-	if err != nil {
-		t.fatalf("OpenFaulty: %v", err)
-	}
-	t.later(func(ctx context.Context) { _ = b.Close(ctx) })
-	t.later(func(context.Context) { link.Heal() }) // runs before the client is closed
-	return b, link
-}
-
-func (t *T) linkLoss(fault func(Link)) {
-	b, link := t.faulty()
-	t.lossBefore(b, false, func() { fault(link) }, nil)
-}
-
-func slowReceipt(t *T) {
-	b, link := t.faulty()
-	key, ttl := t.key("slow"), t.lossTTL()
-	late := t.lateness()
-	w := t.waiterOf(b, lock.WithTTL(ttl), lock.WithoutRenewal())
-	first := t.mustLock(t.client().Mutex(key), "a free key")
-	t.slowReplies(b, link)
-	got := t.lockWaiting(t.ctx, w, key)
-	link.Delay(ttl / 3)
-	t.mustUnlock(first, "the first holder")
-	g := t.end(2*ttl+t.slack(), "the waiter behind a slow link", got)
-	link.Delay(0)
-	next := t.lockAsync(t.ctx, t.client().Mutex(key))
-	if g.err != nil {
-		t.notef("the waiter behind a slow link: %v", g.err)
-		t.mustUnlock(t.granted(2*ttl+t.slack(), "the next", next).lease, "the next")
-		return
-	}
-	at := t.signalled(g.lease, 2*ttl+t.slack(), fmt.Sprintf("a lease of %v without renewal", ttl))
-	n := t.granted(2*ttl+t.slack(), "the successor", next)
-	t.before(g.lease, at, n, "the end of a lease that was pushed over a slow link", late)
-	t.mustUnlock(n.lease, "the successor")
-}
-
-// slowReplies wants what an answered request says to count from before it was sent:
-// whatever is known was asked for a round trip ago.
-func (t *T) slowReplies(b backend.Backend, link Link) {
-	const oneWay = 150 * time.Millisecond
-	key, ttl := t.key("slow-replies"), t.longTTL()
-	counts := func(what string, g backend.Grant) {
-		until := g.Until()
-		if most := time.Now().Add(ttl - 2*oneWay); until.After(most) {
-			t.errorf("Until after %s for %v over a link of %v each way: want it counted from the sending, it is %v too late", what, ttl, oneWay, until.Sub(most))
-		}
-	}
-	_, warm := t.holdRaw(b, key, ttl) // connections are open now
-	if err := warm.Release(t.ctx); err != nil {
-		t.fatalf("Release by the holder: want nil, got %v", err)
-	}
-	link.Delay(oneWay)
-	defer link.Delay(0)
-	_, g := t.holdRaw(b, key, ttl)
-	counts("a grant", g)
-	if err := g.Renew(t.ctx, ttl); err != nil {
-		t.fatalf("Renew by the holder: want nil, got %v", err)
-	}
-	counts("a renewal", g)
-	if err := g.Release(t.ctx); err != nil {
-		t.errorf("Release by the holder: want nil, got %v", err)
-	}
-}
-
-func hang(t *T) {
-	key, ttl := t.key("hang"), t.lossTTL()
-	late := t.lateness()
-	l := t.mustLock(t.client(lock.WithTTL(ttl)).Mutex(key), "a free key")
-	w := t.waiter(lock.WithTTL(ttl))
-	next := t.lockWaiting(t.ctx, w, key)
-	if err := t.h.StopServer(t.ctx); err != nil {
-		t.fatalf("StopServer: %v", err)
-	}
-	resumed := false
-	resume := func(ctx context.Context) {
-		if !resumed {
-			resumed = true
-			if err := t.h.ResumeServer(ctx); err != nil {
-				t.errorf("ResumeServer: %v", err)
-			}
-		}
-	}
-	t.later(resume)
-	at := t.signalled(l, ttl+t.slack(), fmt.Sprintf("a hold of TTL %v whose service hangs", ttl))
-	resume(t.ctx)
-	got := t.end(2*ttl+t.slack(), "the waiter when the service goes on", next)
-	if got.err != nil {
-		// the service was silent for about a TTL, which is as long as a wait rides out
-		t.notef("the waiter gave up: %v", got.err)
-		got = t.granted(2*ttl+t.slack(), "a newcomer when the service goes on", t.lockAsync(t.ctx, w.c.Mutex(key)))
-	}
-	t.before(l, at, got, "the loss", late)
-	if err := got.lease.Unlock(t.ctx); err != nil && !errors.Is(err, lock.ErrLost) { // its session was silent as long
-		t.errorf("the successor: want Unlock to return nil or ErrLost, got %v", err)
-	}
 }
 
 func stateDestroyed(t *T) {
@@ -256,13 +121,13 @@ func stateDestroyed(t *T) {
 	select {
 	case <-l.Done():
 	case <-time.After(ttl/2 + t.slack()):
-		t.fatalf("a hold whose state was destroyed: want it lost at its next renewal, in %v, it was not", ttl/3)
+		t.fatalf("a lease whose state was destroyed: want it lost at its next renewal, in %v, it was not", ttl/3)
 	}
 	if !errors.Is(l.Err(), lock.ErrLost) {
-		t.errorf("a hold whose state was destroyed: want ErrLost, got %v", l.Err())
+		t.errorf("a lease whose state was destroyed: want ErrLost, got %v", l.Err())
 	}
 	if err := l.Unlock(t.ctx); !errors.Is(err, lock.ErrLost) {
-		t.errorf("Unlock of a hold whose state was destroyed: want ErrLost, got %v", err)
+		t.errorf("Unlock of a lease whose state was destroyed: want ErrLost, got %v", err)
 	}
 	t.eventually(t.slack(), "Observer.Lost", func() error {
 		if lost.Load() == 0 {
@@ -295,10 +160,10 @@ func sessionExpired(t *T) {
 		select {
 		case <-l.Done():
 		case <-time.After(ttl + t.slack()):
-			t.fatalf("a hold whose session was ended: want it lost within its TTL of %v, it was not", ttl)
+			t.fatalf("a lease whose session was ended: want it lost within its TTL of %v, it was not", ttl)
 		}
 		if !errors.Is(l.Err(), lock.ErrLost) {
-			t.errorf("a hold whose session was ended: want ErrLost, got %v", l.Err())
+			t.errorf("a lease whose session was ended: want ErrLost, got %v", l.Err())
 		}
 		got := t.granted(ttl+t.slack(), "a key whose holder's session was ended", next)
 		t.mustUnlock(got.lease, "the successor")
@@ -318,17 +183,17 @@ func notOnRelease(t *T) {
 		}
 	}
 	raw := t.open()
-	var told atomic.Int64
+	var reported atomic.Int64
 	req := request(key, t.longTTL())
-	req.OnLost = func(error) { told.Add(1) }
+	req.OnLost = func(error) { reported.Add(1) }
 	g := t.try(raw, req, "a free key")
 	if err := g.Release(t.ctx); err != nil {
 		t.errorf("Release by the holder: want nil, got %v", err)
 	}
 	next := t.mustLock(t.client().Mutex(key), "a released key")
 	t.idleFor(50 * time.Millisecond)
-	if n := told.Load() + lost.Load(); n > 0 {
-		t.errorf("losses told after ordinary releases: want 0, got %d", n)
+	if n := reported.Load() + lost.Load(); n > 0 {
+		t.errorf("losses reported after ordinary releases: want 0, got %d", n)
 	}
 	t.mustUnlock(next, "the successor")
 }

@@ -18,8 +18,9 @@ func memHarness() conformance.Harness {
 	var guard sync.Mutex
 	var seen uint64 // by the one guarded resource
 	return conformance.Harness{
-		Name: "mem",
-		Open: func(context.Context) (backend.Backend, error) { return space.Backend(), nil },
+		Name:   "mem",
+		Budget: conformance.Budget{WakesPerRelease: 1},
+		Open:   func(context.Context) (backend.Backend, error) { return space.Backend(), nil },
 		OpenPrefix: func(_ context.Context, prefix string) (backend.Backend, error) {
 			return space.Backend(memlock.WithPrefix(prefix)), nil
 		},

@@ -23,7 +23,7 @@ var nameCases = []Case{
 	},
 	{
 		ID:     "names/36-refused",
-		Title:  "an empty or over-long name is refused by name",
+		Title:  "an empty or too long name is refused, and the error names it",
 		Clause: "A request that can never succeed is refused with ErrInvalid, which names the field and what is accepted.",
 		run:    namesRefused,
 	},

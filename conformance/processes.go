@@ -158,7 +158,7 @@ func clientClock(t *T) {
 		switch got := p.giveBack(key); got {
 		case "ok":
 		case "lost":
-			t.again("a hold of a process whose clock is off by %v was lost, by its clock or by a machine that stood still", off)
+			t.again("a lease of a process whose clock is off by %v was lost, by its clock or by a machine that stood still", off)
 		default:
 			t.fatalf("Unlock by the worker: want nil, got %s", got)
 		}

@@ -15,15 +15,10 @@ import (
 var queueCases = []Case{
 	{
 		ID:     "waiting/11-wakes-per-release",
-		Title:  "one release sets at most the declared number of waiters in motion",
-		Clause: "WakesPerRelease is how many waiters, at most, one release sets in motion.",
+		Title:  "one release wakes at most the declared number of waiters",
+		Clause: "Budget.WakesPerRelease is how many waiters, at most, one release wakes.",
 		needs: []need{
-			{"WakesPerRelease", func(t *T) (Status, string) {
-				if t.caps.WakesPerRelease == 0 {
-					return NotDeclared, "WakesPerRelease is not bounded"
-				}
-				return "", ""
-			}},
+			needBudget("WakesPerRelease", func(b Budget) float64 { return float64(b.WakesPerRelease) }),
 			hook("Wakes", func(h *Harness) bool { return h.Wakes != nil }),
 		},
 		alone: true,
@@ -32,14 +27,9 @@ var queueCases = []Case{
 	{
 		ID:     "waiting/11-hand-off-commands",
 		Title:  "a contended cycle costs at most the declared number of commands, at 4, 16 and 64 waiters",
-		Clause: "HandOffCommands is how many commands, at most, the service executes for a contended cycle of lock and unlock, however many wait.",
+		Clause: "Budget.HandOffCommands is how many commands, at most, the service executes for a contended cycle of lock and unlock, however many clients wait.",
 		needs: []need{
-			{"HandOffCommands", func(t *T) (Status, string) {
-				if t.caps.HandOffCommands == 0 {
-					return NotDeclared, "HandOffCommands is not bounded"
-				}
-				return "", ""
-			}},
+			needBudget("HandOffCommands", func(b Budget) float64 { return b.HandOffCommands }),
 			needServerCommands,
 		},
 		alone: true,
@@ -54,45 +44,43 @@ var queueCases = []Case{
 	},
 	{
 		ID:     "waiting/12-fifo-cancelled-waiters",
-		Title:  "waiters that gave up neither stall nor reorder those behind them",
-		Clause: "A place in the queue that is given up is gone; the order of the others stays.",
+		Title:  "waiters that gave up neither stall nor reorder the waiters behind them",
+		Clause: "A cancelled waiter leaves the queue; the order of the others stays.",
 		needs:  []need{declared(backend.RequireFIFO), needQueue},
 		run:    fifoCancelled,
 	},
 	{
 		ID:     "waiting/12-dead-waiter",
-		Title:  "a waiter that died without a word does not stall those behind it beyond its bound, nor reorder them",
+		Title:  "a waiter that died does not stall the waiters behind it beyond its bound, nor reorder them",
 		Clause: "A dead waiter holds up the queue for at most its TTL.",
 		needs:  []need{needQueue},
 		run:    deadWaiter,
 	},
 	{
 		ID:     "waiting/12-try-does-not-overtake",
-		Title:  "TryLock does not overtake those who wait",
-		Clause: "TryAcquire must not overtake those who wait in the backend's queue.",
+		Title:  "TryLock does not overtake waiters",
+		Clause: "TryAcquire must not overtake the waiters in the backend's queue.",
 		needs:  []need{declared(backend.RequireFIFO), needQueue},
 		run:    tryDoesNotOvertake,
 	},
 	{
 		ID:     "waiting/13-idle-holder-commands",
-		Title:  "an idle holder costs about one command per third of its TTL",
-		Clause: "Nothing is sent for a hold but its renewals.",
-		needs:  []need{needServerCommands},
-		alone:  true,
-		run:    idleHolder,
+		Title:  "an idle holder costs at most the declared number of commands per TTL",
+		Clause: "Budget.IdleHolderCommands is how many commands, at most, the service executes for a holder in one TTL.",
+		needs: []need{
+			needServerCommands,
+			needBudget("IdleHolderCommands", func(b Budget) float64 { return b.IdleHolderCommands }),
+		},
+		alone: true,
+		run:   idleHolder,
 	},
 	{
 		ID:     "waiting/13-idle-waiter-commands",
 		Title:  "an idle waiter costs at most the declared number of commands per TTL",
-		Clause: "IdleWaiterCommands is how many commands, at most, a waiter sends in one TTL of its holder while nothing happens.",
+		Clause: "Budget.IdleWaiterCommands is how many commands, at most, the service executes for a waiter in one TTL of its holder, while the holder keeps the lock.",
 		needs: []need{
 			needServerCommands,
-			{"IdleWaiterCommands", func(t *T) (Status, string) {
-				if t.caps.IdleWaiterCommands == 0 && t.caps.Wake == backend.WakePoll {
-					return NotDeclared, "the driver polls and does not bound what that costs"
-				}
-				return "", ""
-			}},
+			needBudget("IdleWaiterCommands", func(b Budget) float64 { return b.IdleWaiterCommands }),
 		},
 		alone: true,
 		run:   idleWaiter,

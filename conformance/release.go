@@ -12,8 +12,8 @@ import (
 var releaseCases = []Case{
 	{
 		ID:     "release/18-second-unlock",
-		Title:  "a second unlock returns what the first did and never frees a successor",
-		Clause: "Release frees the key if this very grant holds it, and never anybody else's; it is idempotent.",
+		Title:  "a second unlock returns the result of the first and never frees the lock of a successor",
+		Clause: "Release frees the key if this very grant holds it, and never another client's; it is idempotent.",
 		run:    secondUnlock,
 	},
 	{
@@ -31,14 +31,14 @@ var releaseCases = []Case{
 	},
 	{
 		ID:     "release/19-after-takeover",
-		Title:  "an unlock after somebody else has taken the key is reported as lost and harmless",
-		Clause: "Release frees the key if this very grant holds it, and never anybody else's.",
+		Title:  "an unlock after another client has taken the key is reported as lost and changes nothing",
+		Clause: "Release frees the key if this very grant holds it, and never another client's.",
 		needs:  []need{needTTL},
 		run:    unlockAfterTakeover,
 	},
 	{
 		ID:     "release/19-retried",
-		Title:  "an unlock whose first reply was dropped succeeds, and leaves a new owner alone",
+		Title:  "an unlock whose first reply was dropped succeeds and does not affect a new holder",
 		Clause: "Release called again after an error completes, and never frees a successor.",
 		run:    unlockRetried,
 	},
@@ -50,8 +50,8 @@ var releaseCases = []Case{
 		run:    breakOldHolder,
 	},
 	{
-		ID:     "release/20-break-told-at-once",
-		Title:  "a holder whose lock is broken is told at once, unasked",
+		ID:     "release/20-break-pushed",
+		Title:  "the backend notifies a holder whose lock is broken at once",
 		Clause: "With PushesLoss declared OnLost is called when a grant is broken.",
 		needs: []need{needBreak, {"PushesLoss", func(t *T) (Status, string) {
 			if t.caps.PushesLoss {
@@ -59,17 +59,17 @@ var releaseCases = []Case{
 			}
 			return NotDeclared, "the driver does not declare PushesLoss"
 		}}},
-		run: breakToldAtOnce,
+		run: breakPushed,
 	},
 	{
 		ID:     "release/20-break-free-key",
-		Title:  "a break of a free key says that nobody held it and changes nothing",
+		Title:  "a break of a free key returns no holder and changes nothing",
 		Clause: "Break returns the holder it removed, or nil if the key was free.",
 		needs:  []need{needBreak},
 		run: func(t *T) {
 			c, key := t.client(), t.key("break-free")
 			if removed, err := c.Break(t.ctx, key); err != nil || removed != nil {
-				t.errorf("Break of a free key: want nobody and nil, got %+v, %v", removed, err)
+				t.errorf("Break of a free key: want no holder and a nil error, got %+v, %v", removed, err)
 			}
 			t.free(c, key, "after the break of a free key", t.slack())
 		},
@@ -158,7 +158,7 @@ func unlockAfterExpiry(t *T) {
 	raw := t.open()
 	rawKey := t.key("expired-raw")
 	_, g := t.holdRaw(raw, rawKey, t.ttl())
-	// The service frees by its own clock: the key is free when a newcomer gets it.
+	// The service frees by its own clock: the key is free when a new client gets it.
 	t.free(t.client(), rawKey, "a key whose holder does not renew", t.ttl()+t.slack())
 	if err := g.Release(t.ctx); !errors.Is(err, backend.ErrLost) {
 		t.errorf("raw Release after the TTL: want ErrLost, got %v", err)
@@ -261,8 +261,8 @@ func breakOldHolder(t *T) {
 	t.mustUnlock(next, "the successor")
 }
 
-func breakToldAtOnce(t *T) {
-	key := t.key("told")
+func breakPushed(t *T) {
+	key := t.key("pushed")
 	l := t.mustLock(t.client().Mutex(key), "a free key")
 	if _, err := t.client().Break(t.ctx, key); err != nil {
 		t.fatalf("Break of a held key: want nil, got %v", err)
@@ -273,19 +273,19 @@ func breakToldAtOnce(t *T) {
 			t.errorf("a broken lease: want ErrLost, got %v", err)
 		}
 	case <-time.After(t.slack()):
-		t.errorf("a broken lease of a driver that declares PushesLoss: want it told within %v, it was not (its next renewal is in %v)", t.slack(), t.longTTL()/3)
+		t.errorf("a broken lease of a driver that declares PushesLoss: want it notified within %v, it was not (its next renewal is in %v)", t.slack(), t.longTTL()/3)
 	}
 	// The same before Acquire returned: OnLost may come early.
 	raw := t.open()
-	req := request(t.key("told-raw"), t.longTTL())
-	told := make(chan struct{}, 16)
-	req.OnLost = func(error) { told <- struct{}{} }
+	req := request(t.key("pushed-raw"), t.longTTL())
+	lost := make(chan struct{}, 16)
+	req.OnLost = func(error) { lost <- struct{}{} }
 	t.try(raw, req, "a free key")
 	if _, err := t.client().Break(t.ctx, req.Key); err != nil {
 		t.fatalf("Break of a held key: want nil, got %v", err)
 	}
 	select {
-	case <-told:
+	case <-lost:
 	case <-time.After(t.slack()):
 		t.errorf("OnLost of a broken grant: want it called within %v, it was not", t.slack())
 	}

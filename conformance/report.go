@@ -39,6 +39,7 @@ type Result struct {
 type Report struct {
 	Name         string               `json:"name"`
 	Capabilities backend.Capabilities `json:"capabilities"`
+	Budget       Budget               `json:"budget"`
 	Started      time.Time            `json:"started"`
 	Duration     time.Duration        `json:"duration_ns"`
 	Full         bool                 `json:"full"`

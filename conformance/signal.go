@@ -11,7 +11,7 @@ import (
 )
 
 // signalled waits for the end of a lease and returns the instant at which its
-// client told the observer. That is after the lease's context had ended and before
+// client called the observer. That is after the lease's context had ended and before
 // the core frees the key, in one goroutine; a goroutine that waits for the context
 // would add the time that it takes to wake up.
 func (t *T) signalled(l *lock.Lease, d time.Duration, what string) time.Time {
@@ -52,7 +52,8 @@ func (t *T) before(l *lock.Lease, lost time.Time, next locked, what string, late
 	t.errorf("%s", text)
 }
 
-// lateness begins to measure how late timers are, and tells the worst.
+// lateness begins to measure how late timers are. The function that it returns returns the
+// greatest lateness so far.
 func (t *T) lateness() func() time.Duration {
 	const tick = 5 * time.Millisecond
 	var worst, began atomic.Int64 // nanoseconds, since zero

@@ -8,11 +8,11 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// steady judges holds that are to outlast their TTL by being renewed. Where one is
+// steady judges leases that outlast their TTL because they are renewed. Where one is
 // lost while the service or this machine stood still for a quarter of that TTL,
-// nothing can be learned; a driver that does not renew loses its holds at any pace.
+// nothing can be learned; a driver that does not renew loses its leases however fast the service is.
 type steady struct {
-	*waiter // the client of such holds, on keys that are free or will be at once
+	*waiter // the client of such leases, on keys that are free or will be at once
 	t       *T
 	tm      *tamper
 	ttl     time.Duration
@@ -24,10 +24,10 @@ func (t *T) steady(ttl time.Duration) *steady {
 	return &steady{t.waiterOf(tm.backend(), lock.WithTTL(ttl)), t, tm, ttl, t.lateness()}
 }
 
-// held goes on if the lease is.
+// held returns if the lease is held.
 func (s *steady) held(l *lock.Lease, what string) { s.kept(l.Err(), what) }
 
-// kept goes on if an operation of the holder says that it holds.
+// kept returns if err, of an operation of the holder, is nil.
 func (s *steady) kept(err error, what string) {
 	if err == nil {
 		return
@@ -43,14 +43,14 @@ func (s *steady) refused(l *lock.Lease, m lock.Mutex, what string) {
 	got, err := m.TryLock(s.t.ctx)
 	switch {
 	case err == nil:
-		s.held(l, what) // who was too late is no longer excluded
+		s.held(l, what) // a holder that renewed too late is no longer excluded
 		s.t.fatalf("%s: want ErrLocked, it was granted %s", what, leaseText(got))
 	case !errors.Is(err, lock.ErrLocked):
 		s.t.fatalf("%s: want ErrLocked, got %v", what, err)
 	}
 }
 
-// unlock ends the hold.
+// unlock ends the lease.
 func (s *steady) unlock(l *lock.Lease, what string) {
 	var err error
 	s.t.within(2*s.t.slack(), what, func() { err = l.Unlock(s.t.ctx) })

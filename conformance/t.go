@@ -35,7 +35,7 @@ type T struct {
 	status   Status // set by notRun
 	reason   string
 	spare    *lock.Client
-	losses   map[string]time.Time // when an observer was first told of one, by name
+	losses   map[string]time.Time // when an observer first reported a loss, by name of the lock
 }
 
 var keys atomic.Int64
@@ -214,7 +214,7 @@ func (t *T) lockAsync(ctx context.Context, m lock.Mutex) <-chan locked {
 	return out
 }
 
-// lockWaiting starts a Lock and returns when the observer of its client has told
+// lockWaiting starts a Lock and returns when the observer of its client has reported
 // that it waits for a holder.
 func (t *T) lockWaiting(ctx context.Context, w *waiter, key string, opts ...lock.MutexOption) <-chan locked {
 	out := t.lockAsync(ctx, w.c.Mutex(key, opts...))
@@ -231,7 +231,7 @@ func (t *T) lockWaiting(ctx context.Context, w *waiter, key string, opts ...lock
 	return out
 }
 
-// waiter is a client that tells when one of its Locks begins to wait.
+// waiter is a client that signals when one of its Locks begins to wait.
 type waiter struct {
 	c     *lock.Client
 	waits chan struct{}
@@ -252,7 +252,7 @@ func (t *T) waiterOf(b backend.Backend, opts ...lock.Option) *waiter {
 	return w
 }
 
-// observer notes when a loss is told.
+// observer returns an observer that records the time of each loss.
 func (t *T) observer(waits func()) *lock.Observer {
 	o := &lock.Observer{Lost: func(_ context.Context, e lock.Event) {
 		at := time.Now()
@@ -314,10 +314,10 @@ func (t *T) refused(m lock.Mutex, what string) {
 	}
 }
 
-// free checks that a newcomer gets the key within d, by attempts, and gives it back.
+// free checks that a new client gets the key within d, and releases it.
 func (t *T) free(c *lock.Client, key, what string, d time.Duration) {
 	m := c.Mutex(key)
-	t.eventually(d, what+": a newcomer gets the key", func() error {
+	t.eventually(d, what+": a new client gets the key", func() error {
 		l, err := m.TryLock(t.ctx)
 		if err != nil {
 			return err

@@ -115,7 +115,7 @@ func (g *tamperGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		g.tm.late.Add(1)
 	}
 	if g.tm.failRenew.Load() {
-		return errNotSent
+		return backend.NotExecuted(errNotSent)
 	}
 	end := g.tm.requests.begin()
 	err := g.Grant.Renew(ctx, ttl)

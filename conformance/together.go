@@ -55,7 +55,7 @@ func renewedTogether(t *T) {
 			t.fatalf("Release by the holder: want nil, got %v", err)
 		}
 	}
-	_, successor := t.holdRaw(b, keys[23], ttl) // of the same client, so that only the attempt tells them apart
+	_, successor := t.holdRaw(b, keys[23], ttl) // of the same client, so that they differ in the attempt only
 	before := make([]time.Time, n)
 	for i, g := range grants {
 		before[i] = g.Until()

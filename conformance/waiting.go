@@ -33,7 +33,7 @@ var waitingCases = []Case{
 	},
 	{
 		ID:     "waiting/09-granted-on-expiry",
-		Title:  "a waiter gets the lock when the holder's TTL has passed, without anybody's word and not before",
+		Title:  "a waiter gets the lock when the holder's TTL has passed, without a request and not before",
 		Clause: "A grant that is not renewed keeps the key for its TTL, and then frees it.",
 		needs:  []need{needTTL},
 		run:    grantedOnExpiry,
@@ -41,7 +41,7 @@ var waitingCases = []Case{
 	{
 		ID:     "waiting/09-granted-on-break",
 		Title:  "a waiter gets the lock when it is broken",
-		Clause: "Break frees a key whoever holds it; the next in the queue gets it.",
+		Clause: "Break frees a key, whichever client holds it. The first waiter gets it.",
 		needs:  []need{needBreak},
 		run:    grantedOnBreak,
 	},
@@ -61,8 +61,8 @@ var waitingCases = []Case{
 	},
 	{
 		ID:     "waiting/10-push-is-prompt",
-		Title:  "a waiter that is told of its turn need not ask: hand-off takes far less than a poll",
-		Clause: "With Wake declared as WakePush the backend tells a waiter of its turn.",
+		Title:  "a waiter is notified of its turn: a hand-off takes far less than a poll",
+		Clause: "If Wake is WakePush, the backend notifies a waiter of its turn.",
 		needs:  []need{declared(backend.RequirePush)},
 		alone:  true,
 		run:    pushIsPrompt,

@@ -38,7 +38,7 @@ func Self(url string) func() *exec.Cmd {
 }
 
 // WorkerMain returns at once, unless the process was started as a worker of the
-// suite: then it does as it is told on standard input, and exits.
+// suite: then it executes the commands that it reads from standard input, and exits.
 func WorkerMain() {
 	url := os.Getenv(workerEnv)
 	if url == "" {
@@ -121,7 +121,7 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// watch looks at the lease's context all the time and tells what it found first
+// watch looks at the lease's context all the time and returns what it found first
 // after it had not run for a whole TTL, which is longer than any trust.
 func (w *workerProc) watch(l *lock.Lease, ttl time.Duration) {
 	last := time.Now() // before the word on which the suite may stop this process
@@ -204,7 +204,7 @@ func (t *T) launch(cmd *exec.Cmd) *process {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			select {
 			case p.lines <- s.Text():
-			default: // nobody listens: a worker that cycles is judged by its log
+			default: // no reader: a worker that cycles is judged by its log
 			}
 		}
 		close(p.lines)
@@ -256,7 +256,7 @@ func (p *process) unlock(key string) {
 	}
 }
 
-// giveBack returns what came of an Unlock by the worker: "ok", "lost" or another error.
+// giveBack returns the result of an Unlock by the worker: "ok", "lost" or another error.
 func (p *process) giveBack(key string) string {
 	p.say("unlock " + key)
 	return p.expect("unlock", p.t.slack()+5*time.Second)

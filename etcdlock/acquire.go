@@ -14,16 +14,11 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// placed is an attempt's key at the servers.
-type placed struct {
-	revision int64 // in which it was created: its place in the queue, and its token
-	holder   bool
-	before   int64 // keys of others when it was created, if known
-}
+// errRequeue means that the attempt has no key and was not granted: it begins again.
+var errRequeue = errors.New("etcd: the place in the queue is gone")
 
-// TryAcquire makes one attempt, in one round trip once there is a lease. It puts
-// the key only into an empty folder, so it overtakes nobody and leaves nothing when
-// it is refused.
+// TryAcquire makes one attempt, in one round trip once the lease exists. It puts the key
+// only into an empty folder, so it does not overtake a waiter.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	a := b.newAttempt(req)
 	var g backend.Grant
@@ -35,20 +30,17 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 			}
 			g, err = a.try(ctx, s)
 			s.leave()
-			if !errors.Is(err, errRequeue) { // else the lease was gone: with a new one
+			if !errors.Is(err, errRequeue) { // else the lease is gone: again with a new one
 				return err
 			}
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
+	return g, err
 }
 
 func (a *attempt) try(ctx context.Context, s *session) (backend.Grant, error) {
 	a.begin(s)
-	// of a range the comparison must hold for every key, and of none it is true
+	// A comparison of a range is true if it is true for every key, so also without keys.
 	empty := clientv3.Compare(clientv3.CreateRevision(a.folder), "=", 0).WithPrefix()
 	r, err := a.txn(ctx, s, empty,
 		[]clientv3.Op{a.put(s)},
@@ -57,29 +49,29 @@ func (a *attempt) try(ctx context.Context, s *session) (backend.Grant, error) {
 		return nil, err
 	}
 	if r.Succeeded {
-		return a.grant(s, r.Header.Revision), nil
+		return a.newGrant(s, r.Header.Revision), nil
 	}
-	own, first := kvs(r, 0), kvs(r, 1)
+	own, first := rangeOf(r, 0).GetKvs(), rangeOf(r, 1).GetKvs()
+	if len(own) > 0 && own[0].CreateRevision == first[0].CreateRevision { // an earlier request put the key
+		return a.newGrant(s, own[0].CreateRevision), nil
+	}
+	// The attempt may have a key in the queue, or an earlier request may be executed later.
+	uncertain := len(own) > 0 || a.unanswered.Load()
+	var locked error = &backend.LockedError{}
 	switch {
-	case len(own) > 0 && own[0].CreateRevision == first[0].CreateRevision: // sent twice
-		return a.grant(s, own[0].CreateRevision), nil
-	case len(own) > 0:
-		return nil, backend.Uncertain(errors.New("etcd: this attempt waits in the queue"))
+	case len(first) > 0:
+		locked = &backend.LockedError{Holder: a.b.holder(a.folder, first[0])}
+	case !uncertain:
+		locked = a.abandonedError()
 	}
-	var refused error = &backend.LockedError{}
-	if len(first) > 0 {
-		refused = &backend.LockedError{Holder: a.b.holder(a.folder, first[0])}
-	} else if !a.dirty {
-		refused = a.abandoned()
-	}
-	if a.dirty {
-		return nil, backend.Uncertain(refused) // the one sent before may still be on its way
+	if uncertain {
+		return nil, backend.Uncertain(locked)
 	}
 	a.forget()
-	return nil, refused
+	return nil, locked
 }
 
-func (a *attempt) abandoned() error {
+func (a *attempt) abandonedError() error {
 	return fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
 }
 
@@ -87,88 +79,41 @@ func (a *attempt) put(s *session) clientv3.Op {
 	return clientv3.OpPut(a.key, a.req.Metadata, clientv3.WithLease(s.id))
 }
 
-func kvs(r *clientv3.TxnResponse, i int) []*mvccpb.KeyValue { return ranged(r, i).GetKvs() }
-
-func ranged(r *clientv3.TxnResponse, i int) *etcdserverpb.RangeResponse {
+func rangeOf(r *clientv3.TxnResponse, i int) *etcdserverpb.RangeResponse {
 	return r.Responses[i].GetResponseRange()
 }
 
-// errRequeue: the attempt has no key, and has not been granted. It begins anew.
-var errRequeue = errors.New("etcd: the place in the queue is gone")
-
-// txn sends a request to acquire, which a tombstone refuses. It is sent again if the
-// connection breaks, for the one before may have been dead for long, and for as long
-// as opening may take while the servers are without a leader or not there; whichever
-// of them is executed, the attempt has one key.
-func (a *attempt) txn(ctx context.Context, s *session, cond clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	const resends, longest = 3, 250 * time.Millisecond
-	b := a.b
-	var over time.Time // of the patience with servers that say that they cannot
-	alive := clientv3.Compare(clientv3.CreateRevision(b.tombstone(s.id, a.req.Owner)), "=", 0)
-	for n, wait := 0, 20*time.Millisecond; ; wait = min(2*wait, longest) {
-		r, err := b.client.Txn(ctx).If(cond, alive).Then(then...).Else(otherwise...).Commit()
-		if err == nil {
-			return r, nil
-		}
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			// Without the lease nothing that was sent before is left, or can come later.
-			s.vanished()
-			a.forget()
-			return nil, errRequeue
-		}
-		again := false
-		switch {
-		case b.life.Err() != nil:
-		case passing(err):
-			if over.IsZero() { // from now on: one that passed it on to a leader that died says so late
-				over = time.Now().Add(b.opt.open)
-			}
-			again = time.Now().Before(over)
-		case broken(err):
-			n++
-			again = n <= resends
-		}
-		if !refused(err) {
-			a.unanswered()
-		}
-		if again && pause(ctx, wait) {
-			continue
-		}
-		err = b.uncertain(ctx, err)
-		if !a.dirty {
-			a.forget()
-		} else if !errors.Is(err, backend.ErrUncertain) {
-			err = backend.Uncertain(err) // of one that was sent before
-		}
-		return nil, err
-	}
+// queuePlace is the key of an attempt in the queue.
+type queuePlace struct {
+	revision int64 // that created the key: the position in the queue, and the token
+	first    bool
+	others   int64 // number of keys of others when the key was put
 }
 
-// enqueue creates the attempt's key, in one round trip. What the transaction reads
-// before it puts tells whether the key is the first.
-func (a *attempt) enqueue(ctx context.Context, s *session) (placed, error) {
+// enqueue puts the key of the attempt, in one round trip. The transaction counts the
+// keys of the folder before it puts, so the answer says whether the key is the first.
+func (a *attempt) enqueue(ctx context.Context, s *session) (queuePlace, error) {
 	a.begin(s)
 	r, err := a.txn(ctx, s, clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
 		[]clientv3.Op{clientv3.OpGet(a.folder, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly()), a.put(s)},
 		[]clientv3.Op{clientv3.OpGet(a.key, clientv3.WithKeysOnly()), clientv3.OpGet(a.folder, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)})
 	if err != nil {
-		return placed{}, err
+		return queuePlace{}, err
 	}
 	if r.Succeeded {
-		n := ranged(r, 0).GetCount()
-		return placed{revision: r.Header.Revision, holder: n == 0, before: n}, nil
+		n := rangeOf(r, 0).GetCount()
+		return queuePlace{revision: r.Header.Revision, first: n == 0, others: n}, nil
 	}
-	own, first := kvs(r, 0), kvs(r, 1)
+	own, first := rangeOf(r, 0).GetKvs(), rangeOf(r, 1).GetKvs()
 	if len(own) == 0 {
-		return placed{}, a.abandoned()
+		return queuePlace{}, a.abandonedError()
 	}
-	return placed{
-		revision: own[0].CreateRevision, holder: own[0].CreateRevision == first[0].CreateRevision,
-		before: ranged(r, 1).GetCount(),
-	}, nil
+	revision := own[0].CreateRevision
+	return queuePlace{revision: revision, first: revision == first[0].CreateRevision, others: rangeOf(r, 1).GetCount()}, nil
 }
 
-// Acquire takes the key, waiting in the queue for its turn.
+// Acquire implements backend.Waiter. It puts a key into the queue and waits until that
+// is the first.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	a := b.newAttempt(req)
 	var g backend.Grant
@@ -176,116 +121,133 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		g, err = a.acquire(ctx)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
+	return g, err
 }
 
+// acquire repeats acquireOnce: at the end of the queue if the place in it is gone, and
+// for up to the TTL if the servers fail after the attempt was in the queue.
 func (a *attempt) acquire(ctx context.Context) (backend.Grant, error) {
-	answered := time.Now()
+	a.answered = time.Now()
 	for queued := false; ; {
-		g, waited, err := a.once(ctx, &answered)
+		g, waited, err := a.acquireOnce(ctx)
 		queued = queued || waited
 		switch {
 		case err == nil:
 			return g, nil
-		case errors.Is(err, errRequeue):
-			// Its key was removed from outside, or with its lease: to the end of the queue.
-			answered = time.Now()
+		case errors.Is(err, errRequeue): // the key was deleted, or the lease ended
+			a.answered = time.Now()
 			continue
 		case ctx.Err() != nil && queued:
 			return nil, backend.Uncertain(ctx.Err())
-		case !queued, waited, a.b.life.Err() != nil, errors.Is(err, backend.ErrInvalid), time.Since(answered) > a.req.TTL:
+		case !queued, waited, a.b.ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), time.Since(a.answered) > a.req.TTL:
 			if queued && !errors.Is(err, backend.ErrUncertain) {
 				err = backend.Uncertain(err)
 			}
 			return nil, err
 		}
-		if !pause(ctx, 50*time.Millisecond) { // ride it out
+		if !pause(ctx, 50*time.Millisecond) {
 			return nil, backend.Uncertain(ctx.Err())
 		}
 	}
 }
 
-// once takes a place in the queue and waits until it is the first, or gone.
-func (a *attempt) once(ctx context.Context, answered *time.Time) (g backend.Grant, waited bool, err error) {
+// acquireOnce takes a place in the queue and waits until it is the first or gone. It
+// returns whether the attempt was in the queue.
+func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool, err error) {
 	s, err := a.b.session(ctx, a.req.TTL)
 	if err != nil {
 		return nil, false, err
 	}
 	defer s.leave()
-	within, cancel := context.WithTimeout(ctx, max(a.req.TTL, a.b.opt.open))
-	p, err := a.enqueue(within, s)
+	limited, cancel := context.WithTimeout(ctx, max(a.req.TTL, a.b.opt.openTimeout))
+	p, err := a.enqueue(limited, s)
 	cancel()
 	if err != nil {
 		return nil, false, err
 	}
-	*answered = time.Now()
-	if !p.holder {
+	a.answered = time.Now()
+	if !p.first {
 		if err := a.wait(ctx, s, p); err != nil {
 			return nil, true, err
 		}
 	}
-	return a.grant(s, p.revision), true, nil
+	return a.newGrant(s, p.revision), true, nil
 }
 
-// wait returns nil when the attempt's key is the first of its folder.
-func (a *attempt) wait(ctx context.Context, s *session, p placed) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(a.b.life, cancel)()
-	w := &waiter{key: a.key, revision: p.revision, told: make(chan bool, 1), locked: a.locked()}
-	v := a.b.viewFor(a.folder, p.before)
-	if v == nil {
-		few, before := a.survey(ctx, p)
-		if !few {
-			return a.interrupted(ctx, s, a.follow(ctx, s, p, before, w.locked))
-		}
-		v = a.b.joinView(a.folder)
-	}
-	defer v.leave(w)
-	v.enter(w)
-	select {
-	case first := <-w.told:
-		if cause, _ := s.fate(); cause != nil {
-			return a.interrupted(ctx, s, cause)
-		}
-		if !first {
-			return errRequeue
-		}
-		return nil
-	case <-s.dead:
-	case <-ctx.Done():
-	}
-	return a.interrupted(ctx, s, ctx.Err())
+// holder returns the contender of the first key of a folder.
+func (b *Backend) holder(folder string, kv *mvccpb.KeyValue) backend.Holder {
+	_, _, ours := parsePlace(string(kv.Key)[len(folder):])
+	return backend.Holder{Contender: contender(folder, kv), Token: uint64(kv.CreateRevision), Foreign: !ours}
 }
 
-// locked returns what tells, once, that the attempt waits.
-func (a *attempt) locked() func(backend.Holder) {
-	told := a.req.OnWait == nil
-	return func(h backend.Holder) {
-		if !told {
-			told = true
-			a.req.OnWait(&backend.LockedError{Holder: h})
+func contender(folder string, kv *mvccpb.KeyValue) backend.Contender {
+	rest := string(kv.Key)[len(folder):]
+	if _, owner, ok := parsePlace(rest); ok {
+		return backend.Contender{Owner: owner, Metadata: string(kv.Value)}
+	}
+	return backend.Contender{Owner: rest}
+}
+
+// txn sends a request to acquire, which a tombstone of the attempt refuses. It sends
+// the request again as resendPolicy allows: the attempt has one key however often the
+// servers execute it. It returns errRequeue if the lease is gone.
+func (a *attempt) txn(ctx context.Context, s *session, cond clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	b := a.b
+	notAbandoned := clientv3.Compare(clientv3.CreateRevision(b.tombstone(s.id, a.req.Owner)), "=", 0)
+	resend := resendPolicy{limit: b.opt.openTimeout}
+	for {
+		r, err := b.client.Txn(ctx).If(cond, notAbandoned).Then(then...).Else(otherwise...).Commit()
+		if err == nil {
+			return r, nil
 		}
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			// Nothing of an earlier request remains without the lease, or can come later.
+			s.endAsGone()
+			a.forget()
+			return nil, errRequeue
+		}
+		if !notExecuted(err) {
+			a.unanswered.Store(true)
+		}
+		if b.ctx.Err() == nil && resend.wait(ctx, err) {
+			continue
+		}
+		err = b.writeError(ctx, err)
+		if !a.unanswered.Load() {
+			a.forget()
+		} else if !errors.Is(err, backend.ErrUncertain) {
+			err = backend.Uncertain(err) // because of an earlier request
+		}
+		return nil, err
 	}
 }
 
-// interrupted is the error of a wait that did not end by itself.
-func (a *attempt) interrupted(ctx context.Context, s *session, err error) error {
-	cause, gone := s.fate()
+// resendPolicy allows to send a request again three times if the connection breaks, and
+// for up to limit while the servers have no leader or do not exist. The limit counts from
+// the first such error: if the leader died, its followers answer late.
+type resendPolicy struct {
+	limit  time.Duration
+	broken int // connections
+	until  time.Time
+	pause  time.Duration
+}
+
+// wait waits before the next request. It returns false if err does not allow one, or if
+// ctx has ended.
+func (p *resendPolicy) wait(ctx context.Context, err error) bool {
 	switch {
-	case err == nil && cause == nil, errors.Is(err, errRequeue):
-		return err
-	case gone:
-		return errRequeue // the key went with the lease
-	case cause != nil:
-		return backend.Uncertain(fmt.Errorf("etcd: no answer for %v: the lease %016x could not be kept alive", s.ttl(), uint64(s.id)))
-	case a.b.life.Err() != nil:
-		return backend.Uncertain(backend.ErrClosed)
-	case ctx.Err() != nil:
-		return backend.Uncertain(ctx.Err())
+	case unavailable(err):
+		if p.until.IsZero() {
+			p.until = time.Now().Add(p.limit)
+		}
+		if !time.Now().Before(p.until) {
+			return false
+		}
+	case disconnected(err) && p.broken < 3:
+		p.broken++
+	default:
+		return false
 	}
-	return backend.Uncertain(err)
+	p.pause = min(max(2*p.pause, 20*time.Millisecond), 250*time.Millisecond)
+	return pause(ctx, p.pause)
 }

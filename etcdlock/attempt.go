@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -12,85 +13,76 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// attempt is one that may have a key at the servers.
+// tombstoneTTL is longer than TCP tries to deliver data on a dead connection.
+const tombstoneTTL = 15 * time.Minute
+
+// attempt is a request to acquire that may have a key at the servers.
 type attempt struct {
 	b      *Backend
 	req    backend.Request
 	folder string
 
-	// under Backend.mu
-	s     *session // the lease of its key; it has joined it
-	first *session // that under which the key was made, and whose id is in its name
-	key   string   // empty while nothing was sent
-	// dirty: a request to acquire had no answer, so it may be executed later
-	dirty bool
+	unanswered atomic.Bool // a request to acquire had no answer: the servers may execute it later
+	answered   time.Time   // Acquire: when the servers last answered
+
+	// guarded by Backend.mu
+	s   *session // the lease of the key; the attempt is one of its users
+	key string   // empty before the first request was sent
 }
 
 func (b *Backend) newAttempt(req backend.Request) *attempt {
 	return &attempt{b: b, req: req, folder: b.folder(req.Key)}
 }
 
-// begin notes that a request is about to be sent under a lease. What the attempt
-// had under a former one is gone with it.
+// begin registers the attempt before it sends a request under the lease of s. If it had
+// a key under another lease, that was deleted with the lease.
 func (a *attempt) begin(s *session) {
-	s.join()
 	b := a.b
 	b.mu.Lock()
-	former := []*session{a.s}
-	if same := b.attempts[a.req.Owner]; same != nil && same != a { // sent twice
-		a.dirty = a.dirty || same.dirty
-		former = append(former, same.s)
-		same.s = nil
+	defer b.mu.Unlock()
+	if same := b.attempts[a.req.Owner]; same != nil && same != a { // the caller sent the request twice
+		a.unanswered.Store(a.unanswered.Load() || same.unanswered.Load())
+		same.leaveLocked()
 	}
-	a.s, a.first, a.key = s, s, a.folder+place(s.id, a.req.Owner)
+	a.leaveLocked()
+	s.users++
+	a.s, a.key = s, a.folder+place(s.id, a.req.Owner)
 	b.attempts[a.req.Owner] = a
-	b.mu.Unlock()
-	for _, f := range former {
-		if f != nil {
-			f.leave()
-		}
+}
+
+func (a *attempt) leaveLocked() {
+	if a.s != nil {
+		a.s.leaveLocked()
+		a.s = nil
 	}
 }
 
-func (a *attempt) unanswered() {
-	a.b.mu.Lock()
-	defer a.b.mu.Unlock()
-	a.dirty = true
-}
-
-// forget is called when nothing of the attempt is left at the servers.
+// forget unregisters an attempt of which nothing remains at the servers.
 func (a *attempt) forget() {
 	b := a.b
 	b.mu.Lock()
-	s := a.s
-	known := b.attempts[a.req.Owner] == a
-	if known {
+	defer b.mu.Unlock()
+	if b.attempts[a.req.Owner] == a {
 		delete(b.attempts, a.req.Owner)
-		a.s, a.key, a.dirty = nil, "", false
-	}
-	b.mu.Unlock()
-	if known && s != nil {
-		s.leave()
+		a.leaveLocked()
+		a.key = ""
+		a.unanswered.Store(false)
 	}
 }
 
-// Abandon makes sure that nothing remains of an attempt. If one of its requests
-// had no answer, a tombstone beside the key makes it fail should it come later.
+// Abandon makes sure that nothing remains of an attempt, in one round trip. If one of
+// its requests had no answer, a tombstone refuses that request.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	return b.do(ctx, func(ctx context.Context) error {
 		b.mu.Lock()
 		a := b.attempts[req.Owner]
-		var s *session
-		var key string
-		var dirty bool
-		if a != nil {
-			s, key, dirty = a.first, a.key, a.dirty
-		}
-		b.mu.Unlock()
 		if a == nil {
+			b.mu.Unlock()
 			return b.abandonUnknown(ctx, req)
 		}
-		if _, err := b.remove(ctx, s, key, req.Owner, dirty); err != nil {
+		s, key := a.s, a.key
+		b.mu.Unlock()
+		if _, err := b.remove(ctx, s, key, req.Owner, a.unanswered.Load()); err != nil {
 			return err
 		}
 		a.forget()
@@ -98,79 +90,81 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	})
 }
 
-// remove deletes the key of an attempt, and tells whether it was there. With dirty
-// it leaves a tombstone, under the same lease, that refuses what may come later.
-func (b *Backend) remove(ctx context.Context, s *session, key, owner string, dirty bool) (bool, error) {
-	r, err := b.client.Txn(ctx).Then(b.removal(s, key, owner, dirty)...).Commit()
-	switch {
-	case dirty && errors.Is(err, rpctypes.ErrNoSpace):
-		// A deletion needs no space, so nobody waits for it; a late request needs some too.
-		d, err := b.client.Delete(ctx, key)
-		if err != nil {
-			return false, b.uncertain(ctx, err)
-		}
-		b.removeAgain(s, key, owner)
-		return d.Deleted > 0, nil
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		// Without the lease no late request can succeed; the key went with it, if it
-		// was not moved to another.
-		s.vanished()
-		d, err := b.client.Delete(ctx, key)
-		if err != nil {
-			return false, b.uncertain(ctx, err)
-		}
-		return d.Deleted > 0, nil
-	case err != nil:
-		return false, b.uncertain(ctx, err)
-	case dirty:
-		s.bear(b.tombstone(s.id, owner))
-	}
-	return r.Responses[0].GetResponseDeleteRange().Deleted > 0, nil
-}
-
-func (b *Backend) removal(s *session, key, owner string, dirty bool) []clientv3.Op {
-	ops := []clientv3.Op{clientv3.OpDelete(key)}
-	if dirty {
-		ops = append(ops, clientv3.OpPut(b.tombstone(s.id, owner), "", clientv3.WithLease(s.id)))
-	}
-	return ops
-}
-
-// removeAgain leaves the tombstone of a key that is deleted already once the servers
-// have space for it, and with it deletes what a late request has put meanwhile.
-func (b *Backend) removeAgain(s *session, key, owner string) {
-	if !b.enter() {
-		return // Close revokes the lease
-	}
-	go func() {
-		defer b.wg.Done()
-		for wait := 50 * time.Millisecond; pause(b.life, wait); wait = min(2*wait, time.Second) {
-			ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(b.life), b.opt.open)
-			_, err := b.client.Txn(ctx).Then(b.removal(s, key, owner, true)...).Commit()
-			cancel()
-			if err == nil {
-				s.bear(b.tombstone(s.id, owner))
-			}
-			if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
-				return
-			}
-		}
-	}()
-}
-
-// abandonUnknown is for an attempt that was abandoned or released already, or was
-// made by another backend: it has no request on its way that could be refused.
+// abandonUnknown deletes the keys of an attempt without unanswered requests here: it
+// was abandoned or released already, or another backend made it.
 func (b *Backend) abandonUnknown(ctx context.Context, req backend.Request) error {
 	r, err := b.client.Get(ctx, b.folder(req.Key), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return b.failure(ctx, err)
+		return b.readError(ctx, err)
 	}
 	for _, kv := range r.Kvs {
 		if strings.HasSuffix(string(kv.Key), "-"+req.Owner) {
-			if _, err := b.client.Delete(ctx, string(kv.Key)); err != nil {
-				return b.uncertain(ctx, err)
+			if _, err := b.removeKey(ctx, string(kv.Key)); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// remove deletes the key of an attempt and returns whether it existed. With tombstone it
+// also puts one under the same lease, which refuses requests that are executed later.
+func (b *Backend) remove(ctx context.Context, s *session, key, owner string, tombstone bool) (existed bool, err error) {
+	if !tombstone {
+		return b.removeKey(ctx, key)
+	}
+	existed, err = b.removeWithTombstone(ctx, s, key, owner)
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		if err != nil {
+			err = b.writeError(ctx, err)
+		}
+		return existed, err
+	}
+	// A deletion needs no space, and waiters must not wait for the tombstone. A late
+	// request is refused too while there is no space.
+	if existed, err = b.removeKey(ctx, key); err == nil {
+		b.retryInBackground(func(ctx context.Context) error {
+			_, err := b.removeWithTombstone(ctx, s, key, owner)
+			return err
+		})
+	}
+	return existed, err
+}
+
+func (b *Backend) removeKey(ctx context.Context, key string) (existed bool, err error) {
+	r, err := b.client.Delete(ctx, key)
+	if err != nil {
+		return false, b.writeError(ctx, err)
+	}
+	return r.Deleted > 0, nil
+}
+
+// removeWithTombstone is one transaction. If the lease has ended, it succeeds: the
+// servers have deleted the key with the lease and refuse late requests under it.
+func (b *Backend) removeWithTombstone(ctx context.Context, s *session, key, owner string) (existed bool, err error) {
+	tombstone := b.tombstone(s.id, owner)
+	r, err := b.client.Txn(ctx).Then(
+		clientv3.OpDelete(key),
+		clientv3.OpPut(tombstone, "", clientv3.WithLease(s.id)),
+	).Commit()
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s.endAsGone()
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	b.removeTombstoneLater(tombstone)
+	return r.Responses[0].GetResponseDeleteRange().Deleted > 0, nil
+}
+
+// removeTombstoneLater deletes a tombstone after tombstoneTTL. It may have ended with
+// its lease before.
+func (b *Backend) removeTombstoneLater(key string) {
+	time.AfterFunc(tombstoneTTL, func() {
+		b.retryInBackground(func(ctx context.Context) error {
+			_, err := b.removeKey(ctx, key)
+			return err
+		})
+	})
 }

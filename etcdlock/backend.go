@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
@@ -17,22 +17,22 @@ import (
 
 // Backend is the etcd driver. Make one with New or lock.Open.
 type Backend struct {
-	client *clientv3.Client
-	own    bool // opened by us, closed by us
-	opt    options
-	root   string // what all keys begin with
-	minTTL time.Duration
+	client     *clientv3.Client
+	ownsClient bool // Close closes it
+	opt        options
+	root       string // prefix of all keys
+	minTTL     time.Duration
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
 	wg   sync.WaitGroup // requests and goroutines
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below
 	closed   bool
-	sessions map[int64]*session // by the seconds asked for
-	buried   map[*session]struct{}
-	attempts map[string]*attempt // by owner: whatever may have a key at the server
-	views    map[string]*view    // by folder
+	sessions map[int64]*session    // by the TTL asked for, in seconds
+	expired  map[*session]struct{} // sessions that the local clock ended, until their leases are revoked
+	attempts map[string]*attempt   // by owner id: those that may have a key at the servers
+	views    map[string]*view      // by folder
 }
 
 var (
@@ -44,99 +44,34 @@ var (
 	_ backend.Pinger    = (*Backend)(nil)
 )
 
-// New makes a backend of the caller's client, which is never closed. It talks to
-// the servers, for at most 5 s, to learn the shortest lease they grant. The client
-// should have DialKeepAliveTime and DialKeepAliveTimeout set: without them it
-// notices a dead connection only when the kernel does.
-func New(client *clientv3.Client, opts ...Option) (*Backend, error) {
-	o := defaults()
-	for _, opt := range opts {
-		if err := opt(&o); err != nil {
-			return nil, err
-		}
-	}
-	return open(context.Background(), client, o)
-}
-
-func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, error) {
-	if client == nil {
-		return nil, backend.Invalid("client", "nil", "a *clientv3.Client")
-	}
-	b := &Backend{
-		client: client, opt: o, root: escape(o.prefix) + "/",
-		sessions: map[int64]*session{}, buried: map[*session]struct{}{},
-		attempts: map[string]*attempt{}, views: map[string]*view{},
-	}
-	b.life, b.end = context.WithCancel(context.Background())
-	ctx, cancel := context.WithTimeout(ctx, o.open)
-	defer cancel()
-	if err := b.probe(ctx); err != nil {
-		b.end()
-		return nil, err
-	}
-	return b, nil
-}
-
-// probe finds out the shortest lease: servers raise what is less than a few
-// election timeouts without a word.
-func (b *Backend) probe(ctx context.Context) error {
-	if _, err := b.client.Get(ctx, b.root, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithCountOnly()); err != nil {
-		err = b.failure(context.Background(), err)
-		if why := b.disconnected(); why != nil {
-			err = fmt.Errorf("%w: %w", err, why)
-		}
-		return err
-	}
-	l, err := b.client.Grant(ctx, 1)
-	if err != nil {
-		return b.failure(context.Background(), err)
-	}
-	_, _ = b.client.Revoke(ctx, l.ID) // or it ends by itself in a moment
-	b.minTTL = time.Duration(l.TTL) * time.Second
-	return nil
-}
-
-// disconnected says why there is no connection, if that is so: a read is repeated
-// until its time is over, and then only tells that.
-func (b *Backend) disconnected() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_, err := etcdserverpb.NewLeaseClient(b.client.ActiveConnection()).LeaseKeepAlive(ctx) // which is not
-	if broken(err) {
-		return err
-	}
-	return nil
-}
-
-// Client returns the client of etcd, for the caller's own requests.
+// Client returns the client of etcd, for requests of the caller.
 func (b *Backend) Client() *clientv3.Client { return b.client }
 
-// Leases returns the leases under which this backend holds and waits, one for each
-// TTL in use. Revoking one is the loss of what is held under it.
+// Leases returns the leases of this backend, one for each TTL in use. If one is
+// revoked, all grants under it are lost.
 func (b *Backend) Leases() []clientv3.LeaseID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var ids []clientv3.LeaseID
 	for _, s := range b.sessions {
-		if s.made() {
+		if s.id != 0 {
 			ids = append(ids, s.id)
 		}
 	}
 	return ids
 }
 
-// OwnerCmp returns a condition for a transaction of the caller's own, on Client,
-// that holds only while the grant with that owner (lock.Lease.Owner) and token does:
+// OwnerCmp returns a condition for a transaction of the caller on Client. It is true
+// only while the grant with that owner (lock.Lease.Owner) and token holds the lock:
 //
 //	b.Client().Txn(ctx).If(b.OwnerCmp(l.Name(), l.Owner(), token)).Then(...)
 //
-// etcd decides it in the same step as the rest of the transaction, so not even a
-// holder that was stopped can write too late. For a grant that this backend does
-// not know it never holds. With lock.WithLocalHandOff owner and token are those of the
-// lease's BackendHold, and what is guarded is the grant, which the same client may have
-// passed on.
+// etcd checks it together with the rest of the transaction, so even a holder that was
+// stopped cannot write too late. It is false for a grant that this backend does not
+// know. With lock.WithLocalHandOff use the owner and the token of Lease.BackendHold: the
+// condition guards the grant, which the client may have passed on to another lease.
 func (b *Backend) OwnerCmp(name, owner string, token uint64) clientv3.Cmp {
-	key := b.folder(name) + owner // which no attempt ever has
+	key := b.folder(name) + owner // no attempt has this key
 	b.mu.Lock()
 	if a := b.attempts[owner]; a != nil && a.req.Key == name && a.key != "" {
 		key = a.key
@@ -148,30 +83,27 @@ func (b *Backend) OwnerCmp(name, owner string, token uint64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", int64(token))
 }
 
-var caveats = []string{
-	"A lease lasts whole seconds; a TTL is rounded up to them, and the servers raise what is too short for their election timeout.",
-	"Tokens are revisions: a cluster restored from a snapshot without raising its revision (etcdutl snapshot restore --bump-revision) issues old ones again, and knows of no lock taken since.",
-	"When the cluster elects a leader it extends all leases: the key of a crashed holder may stay for one more TTL.",
-	"All locks of one TTL share a lease, and a process keeps it alive with one request in a third of the TTL, whether it holds, waits or neither; a lease that is not used for a minute is given up.",
-	"With more than 32 contending processes on one key a hand-off takes two round trips and five requests, three of which make the server read the whole queue.",
-	fmt.Sprintf("A request that the network delivers more than %v after its attempt was abandoned is no longer refused.", tombstoneFor),
-}
-
-// Capabilities says what the backend guarantees.
+// Capabilities returns what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Name:            "etcd",
-		Scope:           backend.ScopeNetwork,
-		Loss:            backend.LossSession,
-		Order:           backend.FIFO,
-		Wake:            backend.WakePush,
-		Fencing:         backend.FencingFailover,
-		PushesLoss:      true,
-		MinTTL:          b.minTTL,
-		MaxTTL:          maxTTL,
-		WakesPerRelease: 1,
-		HandOffCommands: 5, // by predecessor; 2 by view
-		Caveats:         slices.Clone(caveats),
+		Name:       "etcd",
+		Scope:      backend.ScopeNetwork,
+		Loss:       backend.LossSession,
+		Order:      backend.FIFO,
+		Wake:       backend.WakePush,
+		Fencing:    backend.FencingFailover,
+		PushesLoss: true,
+		MinTTL:     b.minTTL,
+		MaxTTL:     maxTTL,
+		Caveats: []string{
+			"A lease lasts whole seconds: a TTL is rounded up, and the servers raise a TTL that is too short for their election timeout.",
+			"Lease.Extend beyond the TTL of the lock is refused.",
+			"Tokens are revisions: a cluster restored from a snapshot without raising its revision (etcdutl snapshot restore --bump-revision) issues old ones again, and does not know later locks.",
+			"When the cluster elects a leader it extends all leases: the key of a crashed holder may stay for one more TTL.",
+			"All locks of one TTL share a lease. A process sends one keep-alive every third of the TTL, and revokes a lease that it has not used for a minute.",
+			"With more than 32 contending processes on one key a hand-off takes two round trips and five requests, three of which make the server read the whole queue.",
+			fmt.Sprintf("A request that the network delivers more than %v after its attempt was abandoned is no longer refused.", tombstoneTTL),
+		},
 	}
 }
 
@@ -179,17 +111,17 @@ func (b *Backend) Capabilities() backend.Capabilities {
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.do(ctx, func(ctx context.Context) error {
 		if _, err := b.client.Get(ctx, b.root, clientv3.WithCountOnly()); err != nil {
-			return b.failure(ctx, err)
+			return b.readError(ctx, err)
 		}
 		return nil
 	})
 }
 
-// do runs a request that Close waits for. A server that has no leader shall say so
-// at once, so that another is asked.
+// do calls f, and Close waits for it. A server without a leader refuses the requests of
+// f at once, so that the client uses another.
 func (b *Backend) do(ctx context.Context, f func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
-		return err // nothing was sent
+		return backend.NotExecuted(err)
 	}
 	if !b.enter() {
 		return backend.ErrClosed
@@ -198,7 +130,7 @@ func (b *Backend) do(ctx context.Context, f func(context.Context) error) error {
 	return f(clientv3.WithRequireLeader(ctx))
 }
 
-// enter registers work that Close waits for. It is false after Close.
+// enter registers work that Close waits for. It returns false after Close.
 func (b *Backend) enter() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -209,55 +141,61 @@ func (b *Backend) enter() bool {
 	return true
 }
 
-// Close revokes the leases, and whatever was still under them goes with them. A
-// client that was given to New stays open.
+// retryInBackground calls f in a goroutine, as retry does, until the backend is closed.
+func (b *Backend) retryInBackground(f func(context.Context) error) {
+	if !b.enter() {
+		return // Close revokes the leases
+	}
+	go func() {
+		defer b.wg.Done()
+		retry(b.ctx, b.opt.openTimeout, f)
+	}()
+}
+
+// retry calls f until it returns nil or ctx ends. limit bounds each call. The pause
+// between calls grows from 50 ms to 1 s.
+func retry(ctx context.Context, limit time.Duration, f func(context.Context) error) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		call, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
+		err := f(call)
+		cancel()
+		if err == nil || !pause(ctx, wait) {
+			return
+		}
+	}
+}
+
+// Close revokes the leases, which deletes all keys under them. A client that was given
+// to New stays open.
 func (b *Backend) Close(ctx context.Context) error {
+	var sessions []*session
 	b.mu.Lock()
-	again := b.closed
+	if !b.closed {
+		sessions = slices.AppendSeq(slices.Collect(maps.Values(b.sessions)), maps.Keys(b.expired))
+		sessions = slices.DeleteFunc(sessions, func(s *session) bool { return s.id == 0 })
+	}
 	b.closed = true
-	var all []*session
-	for _, s := range b.sessions {
-		all = append(all, s)
-	}
-	for s := range b.buried {
-		all = append(all, s)
-	}
 	b.mu.Unlock()
-	b.end()
-	var errs []error
-	if !again {
-		errs = b.revokeAll(ctx, all)
+	b.stop()
+	errs := make([]error, len(sessions)+1)
+	var wg sync.WaitGroup
+	for i, s := range sessions {
+		wg.Go(func() {
+			if err := s.revoke(ctx); err != nil {
+				errs[i] = fmt.Errorf("%w: a lease was not revoked and lasts up to %v: %w", backend.ErrUncertain, s.ttl(), err)
+			}
+		})
 	}
-	if b.own {
-		_ = b.client.Close() // reports the end of its own context
+	wg.Wait()
+	if b.ownsClient {
+		_ = b.client.Close() // returns the end of its own context
 	}
 	done := make(chan struct{})
 	go func() { b.wg.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-ctx.Done():
-		errs = append(errs, ctx.Err())
+		errs[len(sessions)] = ctx.Err()
 	}
 	return errors.Join(errs...)
-}
-
-func (b *Backend) revokeAll(ctx context.Context, all []*session) []error {
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	for _, s := range all {
-		if !s.made() {
-			continue
-		}
-		s.stopClock()
-		wg.Go(func() {
-			if err := s.revoke(ctx); err != nil {
-				mu.Lock()
-				errs = append(errs, fmt.Errorf("%w: a lease was not revoked and lasts up to %v: %w", backend.ErrUncertain, s.ttl(), err))
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	return errs
 }

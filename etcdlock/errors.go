@@ -14,79 +14,67 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// failure explains why a request that changes nothing failed. parent is the
-// caller's context: that of the request may be bounded further.
-func (b *Backend) failure(parent context.Context, err error) error {
-	if end := ended(parent); end != nil && !errors.Is(err, end) {
+// readError adds the servers and the cause to the error of a request that changes
+// nothing. ctx is the context of the caller.
+func (b *Backend) readError(ctx context.Context, err error) error {
+	end := contextError(ctx)
+	if end != nil && !errors.Is(err, end) {
 		err = fmt.Errorf("%w: %w", err, end)
 	}
-	where := "etcd at " + strings.Join(b.client.Endpoints(), ",")
+	servers := "etcd at " + strings.Join(b.client.Endpoints(), ",")
 	switch {
-	case b.life.Err() != nil:
+	case b.ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", backend.ErrClosed, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("%s: %w for the keys under %q (what is needed stands in the documentation of package etcdlock, Permissions)", where, err, b.root)
-	case errors.Is(err, context.DeadlineExceeded) && ended(parent) == nil:
-		return fmt.Errorf("%s: no answer in time", where) // our own bound, not the caller's deadline
+		return fmt.Errorf("%s: %w for the keys under %q (see Permissions in the documentation of package etcdlock)", servers, err, b.root)
+	case errors.Is(err, context.DeadlineExceeded) && end == nil:
+		return fmt.Errorf("%s: no answer in time", servers) // the limit of the driver, not the deadline of the caller
 	}
-	return fmt.Errorf("%s: %w", where, err)
+	return fmt.Errorf("%s: %w", servers, err)
 }
 
-// uncertain is failure for a request that changes something: ErrUncertain, unless
-// it was certainly not executed.
-func (b *Backend) uncertain(parent context.Context, err error) error {
-	if refused(err) {
-		return b.failure(parent, err)
+// writeError is readError for a request that changes something. The error is marked as
+// NotExecuted if that is certain, and else as Uncertain.
+func (b *Backend) writeError(ctx context.Context, err error) error {
+	if notExecuted(err) {
+		return backend.NotExecuted(b.readError(ctx, err))
 	}
-	return backend.Uncertain(b.failure(parent, err))
+	return backend.Uncertain(b.readError(ctx, err))
 }
 
-// refused tells that the server answered, and did not execute the request, or
-// that there was no connection to send it on.
-func refused(err error) bool {
+// notExecuted reports whether the server refused the request, or whether there was no
+// connection to send it on.
+func notExecuted(err error) bool {
 	var e rpctypes.EtcdError
-	if errors.As(err, &e) {
-		switch e.Code() {
-		case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange,
-			codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted, codes.Unimplemented:
-			return true
-		}
-		return false // among them timeouts of a server that has proposed the request
+	if !errors.As(err, &e) {
+		return failedToDial(err)
 	}
-	return dialing(err)
+	switch e.Code() {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange,
+		codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted, codes.Unimplemented:
+		return true
+	}
+	return false // such as a timeout of a server that has proposed the request
 }
 
-// dialing tells that there was no connection to send the request on.
-func dialing(err error) bool {
-	s, ok := status.FromError(err)
-	return ok && s.Code() == codes.Unavailable && strings.Contains(s.Message(), "while dialing")
+func failedToDial(err error) bool {
+	return disconnected(err) && strings.Contains(err.Error(), "while dialing")
 }
 
-// passing tells that a server could not serve now, as in an election, or that none
-// is there, as in a restart. Both last longer than it takes to find another
-// connection.
-func passing(err error) bool {
+// disconnected reports whether there was no connection or whether it broke: the next
+// request may use another server.
+func disconnected(err error) bool { return status.Code(err) == codes.Unavailable }
+
+// unavailable reports whether a server could not serve, as in an election, or did not
+// exist, as in a restart. Both take longer than a new connection.
+func unavailable(err error) bool {
 	var e rpctypes.EtcdError
-	if errors.As(err, &e) {
-		return e.Code() == codes.Unavailable
-	}
-	return dialing(err)
+	return failedToDial(err) || errors.As(err, &e) && e.Code() == codes.Unavailable
 }
 
-// broken tells that there was no connection, that it broke, or that its server is
-// cut off from the others: the next request may find another.
-func broken(err error) bool {
-	var e rpctypes.EtcdError
-	if errors.As(err, &e) {
-		return errors.Is(err, rpctypes.ErrNoLeader)
-	}
-	s, ok := status.FromError(err)
-	return ok && s.Code() == codes.Unavailable
-}
-
-// ended is the error of a context that ended, or whose deadline has passed: gRPC
-// may notice it first.
-func ended(ctx context.Context) error {
+// contextError returns the error of a context that has ended or whose deadline has
+// passed: gRPC may notice the deadline first.
+func contextError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -96,7 +84,7 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// pause waits, and reports false if ctx ended.
+// pause waits for d. It returns false if ctx ended before.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

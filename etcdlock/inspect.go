@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -13,16 +12,16 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-const pageSize = 1000 // keys to a request of List
+const pageSize = 1000 // keys in a request of List
 
-// Inspect tells who holds and who waits for a key, in two round trips: the second
-// asks how long the holder's lease lasts.
+// Inspect implements backend.Inspector, in two round trips. The second one asks for the
+// time that is left of the holder's lease.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
 	var i backend.Info
 	err := b.do(ctx, func(ctx context.Context) error {
 		r, err := b.client.Get(ctx, b.folder(key), clientv3.WithPrefix())
 		if err != nil {
-			return b.failure(ctx, err)
+			return b.readError(ctx, err)
 		}
 		i, err = b.info(ctx, key, r.Kvs, map[int64]time.Duration{})
 		return err
@@ -30,63 +29,59 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	return i, err
 }
 
-// info is what the keys of a folder say.
+// info returns the state of a lock from the keys of its folder. left is a cache.
 func (b *Backend) info(ctx context.Context, name string, kvs []*mvccpb.KeyValue, left map[int64]time.Duration) (backend.Info, error) {
-	i := backend.Info{Name: name}
+	i, q := backend.Info{Name: name}, newQueue(b.folder(name), kvs)
 	if len(kvs) == 0 {
 		return i, nil
 	}
-	slices.SortFunc(kvs, func(a, c *mvccpb.KeyValue) int {
-		return byRevision(member{revision: a.CreateRevision}, c.CreateRevision)
-	})
-	folder := b.folder(name)
-	h := b.holder(folder, kvs[0])
+	h := b.holder(q.folder, q.keys[0])
 	var err error
-	h.Left, err = b.left(ctx, kvs[0].Lease, left)
+	h.Left, err = b.timeLeft(ctx, q.keys[0].Lease, left)
 	i.Holder = &h
-	for _, kv := range kvs[1:] {
-		i.Waiters = append(i.Waiters, party(folder, kv))
+	for _, kv := range q.keys[1:] {
+		i.Waiters = append(i.Waiters, contender(q.folder, kv))
 	}
 	return i, err
 }
 
-// left is how long a lease lasts if it is not kept alive. known saves asking twice.
-func (b *Backend) left(ctx context.Context, lease int64, known map[int64]time.Duration) (time.Duration, error) {
-	if d, ok := known[lease]; ok || lease == 0 {
+// timeLeft returns how long a lease lasts without a keep-alive.
+func (b *Backend) timeLeft(ctx context.Context, lease int64, cache map[int64]time.Duration) (time.Duration, error) {
+	if d, ok := cache[lease]; ok || lease == 0 {
 		return d, nil
 	}
 	r, err := b.client.TimeToLive(ctx, clientv3.LeaseID(lease))
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		known[lease] = 0
+		cache[lease] = 0
 	case err != nil:
-		return 0, b.failure(ctx, err)
+		return 0, b.readError(ctx, err)
 	default:
-		known[lease] = time.Duration(max(r.TTL, 0)) * time.Second
+		cache[lease] = time.Duration(max(r.TTL, 0)) * time.Second
 	}
-	return known[lease], nil
+	return cache[lease], nil
 }
 
-// List lists the held keys of the prefix, page by page, as they were when it began.
+// List implements backend.Lister. It reads the keys page by page, in the revision of
+// the first page.
 func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
-	end := clientv3.GetPrefixRangeEnd(b.root)
 	left := map[int64]time.Duration{}
 	var name string
-	var group []*mvccpb.KeyValue
-	flush := func() (bool, error) {
-		if len(group) == 0 {
+	var folder []*mvccpb.KeyValue // the keys of name so far
+	flush := func() (more bool, err error) {
+		if len(folder) == 0 {
 			return true, nil
 		}
-		i, err := b.info(ctx, name, group, left)
-		group = nil
+		i, err := b.info(ctx, name, folder, left)
+		folder = nil
 		return err == nil && yield(i), err
 	}
-	opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageSize)}
+	opts := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(b.root)), clientv3.WithLimit(pageSize)}
 	for from := b.root; ; {
 		var r *clientv3.GetResponse
 		err := b.do(ctx, func(ctx context.Context) (err error) {
 			if r, err = b.client.Get(ctx, from, opts...); err != nil {
-				return b.failure(ctx, err)
+				return b.readError(ctx, err)
 			}
 			return nil
 		})
@@ -99,7 +94,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		for _, kv := range r.Kvs {
 			of, _, ok := splitKey(b.root, string(kv.Key))
 			if !ok {
-				continue // a tombstone, or another program's
+				continue // a tombstone, or the key of another program
 			}
 			if of != name {
 				if more, err := flush(); err != nil || !more {
@@ -107,7 +102,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 				}
 				name = of
 			}
-			group = append(group, kv)
+			folder = append(folder, kv)
 		}
 		if !r.More {
 			_, err := flush()
@@ -117,32 +112,32 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	}
 }
 
-// Break deletes the first key of the folder, whoever's it is.
+// Break implements backend.Breaker: it deletes the first key of the folder.
 func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
-	var broken *backend.Holder
+	var removed *backend.Holder
 	folder := b.folder(key)
 	err := b.do(ctx, func(ctx context.Context) error {
 		for {
 			r, err := b.client.Get(ctx, folder, clientv3.WithFirstCreate()...)
 			if err != nil {
-				return b.failure(ctx, err)
+				return b.readError(ctx, err)
 			}
 			if len(r.Kvs) == 0 {
 				return nil
 			}
-			head := r.Kvs[0]
-			h := b.holder(folder, head)
-			// not whoever came after it meanwhile
-			d, err := b.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(string(head.Key)), "=", head.ModRevision)).
-				Then(clientv3.OpDelete(string(head.Key))).Commit()
+			first := r.Kvs[0]
+			// If the key was deleted meanwhile, do not break the next holder.
+			t, err := b.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(string(first.Key)), "=", first.ModRevision)).
+				Then(clientv3.OpDelete(string(first.Key))).Commit()
 			if err != nil {
-				return b.uncertain(ctx, err)
+				return b.writeError(ctx, err)
 			}
-			if d.Succeeded {
-				broken = &h
+			if t.Succeeded {
+				h := b.holder(folder, first)
+				removed = &h
 				return nil
 			}
 		}
 	})
-	return broken, err
+	return removed, err
 }

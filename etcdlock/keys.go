@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -9,23 +10,20 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// DefaultPrefix stands before every key unless another is asked for.
+// DefaultPrefix is the first part of every key, unless WithPrefix sets another.
 const DefaultPrefix = "lock"
 
-// tombstones is the folder of attempts that must not succeed any more. No escaped
-// name looks like it, since a percent sign is followed by two digits there.
+// tombstones is the folder of attempts that must not succeed any more. It is not the
+// folder of a lock: in an escaped name two digits follow a percent sign.
 const tombstones = "%x"
 
-// escape is injective, and its result has no slash, so that no folder lies in
-// another. Whatever cannot be seen is escaped too, for those who look with etcdctl.
+// escape is injective, and its result has no slash, so no folder is inside another.
+// Spaces and control characters are escaped so that the output of etcdctl is readable.
 func escape(s string) string {
-	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {
 		if c := s[i]; c == '/' || c == '%' || c <= ' ' || c == 0x7f {
-			b.WriteByte('%')
-			b.WriteByte(digits[c>>4])
-			b.WriteByte(digits[c&15])
+			fmt.Fprintf(&b, "%%%02X", c)
 		} else {
 			b.WriteByte(c)
 		}
@@ -33,67 +31,37 @@ func escape(s string) string {
 	return b.String()
 }
 
-// unescape is the reverse of escape. It is false for what escape never returns.
+// unescape is the reverse of escape. It returns false for a string that escape never
+// returns.
 func unescape(s string) (string, bool) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b.WriteByte(s[i])
-			continue
-		}
-		var c byte
-		if i+2 >= len(s) {
-			return "", false
-		}
-		if _, err := fmt.Sscanf(s[i+1:i+3], "%02X", &c); err != nil {
-			return "", false
-		}
-		b.WriteByte(c)
-		i += 2
-	}
-	return b.String(), escape(b.String()) == s
+	raw, err := url.PathUnescape(s)
+	return raw, err == nil && escape(raw) == s
 }
 
-// Folder returns what all keys of a name begin with: the holder's and those of
-// the waiters.
+// Folder returns the prefix of the keys of the holder and the waiters of a lock.
 func Folder(prefix, name string) string { return escape(prefix) + "/" + escape(name) + "/" }
 
-// place is the part of a key that belongs to one attempt.
+// place returns the part of a key after its folder.
 func place(lease clientv3.LeaseID, owner string) string {
 	return fmt.Sprintf("%016x-%s", uint64(lease), owner)
 }
 
-const ownerLen = 32
-
-// parsePlace splits what follows the folder in a key. It is false for a key that
-// another program made.
+// parsePlace is the reverse of place. It returns false for the key of another program.
 func parsePlace(s string) (lease, owner string, ok bool) {
-	if len(s) != 16+1+ownerLen || s[16] != '-' || !isHex(s[:16]) || !isHex(s[17:]) {
-		return "", "", false
-	}
-	return s[:16], s[17:], true
+	lease, owner, ok = strings.Cut(s, "-")
+	return lease, owner, ok && len(lease) == 16 && len(owner) == 32 && isHex(lease) && isHex(owner)
 }
 
-func isHex(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
-// splitKey takes a key apart. It is false for one that is in no lock's folder.
+// splitKey returns the lock name of a key under root and the part after its folder. It
+// returns false if the key is not in the folder of a lock.
 func splitKey(root, key string) (name, rest string, ok bool) {
-	key, ok = strings.CutPrefix(key, root)
-	if !ok {
+	escaped, rest, ok := strings.Cut(strings.TrimPrefix(key, root), "/")
+	if !ok || escaped == "" {
 		return "", "", false
 	}
-	name, rest, ok = strings.Cut(key, "/")
-	if !ok || name == "" {
-		return "", "", false
-	}
-	name, ok = unescape(name)
+	name, ok = unescape(escaped)
 	return name, rest, ok && len(name) <= backend.MaxName
 }
 

@@ -2,19 +2,18 @@ package etcdlock
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/backend/tlsurl"
@@ -25,16 +24,116 @@ func init() {
 	backend.Register("etcds", Open)
 }
 
-const defaultPort = "2379"
+const (
+	defaultPort  = "2379"
+	maxQueueView = 10000
+)
 
-// settings are what a URL says.
+type options struct {
+	prefix      string
+	queueView   int           // contending processes up to which waiters watch the whole queue
+	openTimeout time.Duration // of opening, and of single requests in the background
+}
+
+func defaults() options {
+	return options{prefix: DefaultPrefix, queueView: 32, openTimeout: 5 * time.Second}
+}
+
+// Option changes what New does.
+type Option func(*options) error
+
+// WithPrefix sets the first part of all keys, instead of [DefaultPrefix]. All clients
+// of a lock must use the same prefix. A slash in it is escaped like one in a name. To
+// move the locks deeper into a tree, wrap the client with package namespace of etcd.
+func WithPrefix(prefix string) Option {
+	return func(o *options) error {
+		o.prefix = prefix
+		return checkPrefix(prefix)
+	}
+}
+
+// WithQueueView sets the number of contending processes up to which a waiter watches
+// the whole queue of its lock; the default is 32. A hand-off takes one round trip then,
+// and each waiting process receives two events. With more processes a waiter watches its
+// predecessor. A hand-off takes two round trips then, and one process receives an event.
+func WithQueueView(processes int) Option {
+	return func(o *options) error {
+		if processes < 0 || processes > maxQueueView {
+			return backend.Invalid("processes that follow a queue", processes, "0 to 10000")
+		}
+		o.queueView = processes
+		return nil
+	}
+}
+
+// New returns a backend that uses client and never closes it. It asks the servers for
+// the shortest lease that they grant, for at most 5 s. The client should have
+// DialKeepAliveTime and DialKeepAliveTimeout set, to notice a dead connection.
+func New(client *clientv3.Client, opts ...Option) (*Backend, error) {
+	o := defaults()
+	for _, opt := range opts {
+		if err := opt(&o); err != nil {
+			return nil, err
+		}
+	}
+	return open(context.Background(), client, o)
+}
+
+func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, error) {
+	if client == nil {
+		return nil, backend.Invalid("client", "nil", "a *clientv3.Client")
+	}
+	b := &Backend{
+		client: client, opt: o, root: escape(o.prefix) + "/",
+		sessions: map[int64]*session{}, expired: map[*session]struct{}{},
+		attempts: map[string]*attempt{}, views: map[string]*view{},
+	}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(ctx, o.openTimeout)
+	defer cancel()
+	if err := b.probe(ctx); err != nil {
+		b.stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+// probe sets minTTL. Servers raise a TTL that is shorter than a few election timeouts
+// without an error.
+func (b *Backend) probe(ctx context.Context) error {
+	if _, err := b.client.Get(ctx, b.root, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithCountOnly()); err != nil {
+		err = b.readError(context.Background(), err)
+		if cause := b.connectionError(); cause != nil {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+		return err
+	}
+	l, err := b.client.Grant(ctx, 1)
+	if err != nil {
+		return b.readError(context.Background(), err)
+	}
+	_, _ = b.client.Revoke(ctx, l.ID) // it expires soon anyway
+	b.minTTL = time.Duration(l.TTL) * time.Second
+	return nil
+}
+
+// connectionError returns the reason why there is no connection, or nil if there is
+// one. The client repeats a read until its deadline, and returns the deadline only.
+func (b *Backend) connectionError() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := etcdserverpb.NewLeaseClient(b.client.ActiveConnection()).LeaseKeepAlive(ctx) // not repeated
+	if disconnected(err) {
+		return err
+	}
+	return nil
+}
+
+// settings are the contents of a URL.
 type settings struct {
 	options
-	endpoints      []string
-	user, password string
-	namespace      string
-	dial           time.Duration
-	tls            *tls.Config
+	client    clientv3.Config
+	namespace string
 }
 
 // Open opens a backend from a URL; see the package's documentation for its form.
@@ -49,19 +148,18 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	}
 	b, err := open(ctx, client, s.options)
 	if err != nil {
-		_ = client.Close() // err is the one that matters
+		_ = client.Close() // err is the cause
 		return nil, err
 	}
-	b.own = true
+	b.ownsClient = true
 	return b, nil
 }
 
 func parse(u *backend.URL) (settings, error) {
 	p := u.Params
 	s := settings{options: defaults()}
-	s.dial = p.Duration("dial_timeout", s.open)
-	s.open = s.dial
-	s.viewMax = p.Int("queue_view", s.viewMax, 0, maxView)
+	s.openTimeout = p.Duration("dial_timeout", s.openTimeout)
+	s.queueView = p.Int("queue_view", s.queueView, 0, maxQueueView)
 	s.namespace = p.String("namespace", "")
 	secure := p.Bool("tls", u.Scheme == "etcds")
 	files := tlsurl.Read(p)
@@ -88,41 +186,39 @@ func parse(u *backend.URL) (settings, error) {
 		if _, _, err := net.SplitHostPort(h); err != nil {
 			h = net.JoinHostPort(strings.Trim(h, "[]"), defaultPort)
 		}
-		s.endpoints = append(s.endpoints, scheme+h)
+		s.client.Endpoints = append(s.client.Endpoints, scheme+h)
 	}
 	if u.User != nil {
-		s.user = u.User.Username()
-		s.password, _ = u.User.Password()
-		if s.user == "" || s.password == "" {
+		s.client.Username = u.User.Username()
+		s.client.Password, _ = u.User.Password()
+		if s.client.Username == "" || s.client.Password == "" {
 			return s, fmt.Errorf("%w URL: a user needs a password, and a password a user", backend.ErrInvalid)
 		}
 	}
 	var err error
-	s.tls, err = files.Config(secure, "etcds:// or tls=true")
+	s.client.TLS, err = files.Config(secure, "etcds:// or tls=true")
 	return s, err
 }
 
-// connect makes the client: it gives up a dead connection within seconds, dials
-// again soon, and logs nothing.
+// connect returns a client that detects a dead connection within seconds, dials again
+// soon, and logs nothing.
 func (s *settings) connect(ctx context.Context) (*clientv3.Client, error) {
-	dial := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+	cfg := s.client
+	cfg.DialTimeout, cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = s.openTimeout, 10*time.Second, 3*time.Second
+	cfg.Logger = zap.NewNop()
+	cfg.DialOptions = []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-		MinConnectTimeout: s.dial,
+		MinConnectTimeout: s.openTimeout,
 	})}
-	if s.tls != nil && s.tls.ServerName != "" {
-		dial = append(dial, grpc.WithTransportCredentials(named{credentials.NewTLS(s.tls), s.tls.ServerName}))
+	if cfg.TLS != nil && cfg.TLS.ServerName != "" { // else gRPC verifies the host of each endpoint
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(cfg.TLS.ServerName))
 	}
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: s.endpoints, Username: s.user, Password: s.password, TLS: s.tls,
-		DialTimeout: s.dial, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		Logger:      zap.NewNop(),
-		DialOptions: dial,
-	})
+	c, err := clientv3.New(cfg)
 	if err != nil {
-		if end := ended(ctx); end != nil && !errors.Is(err, end) {
+		if end := contextError(ctx); end != nil && !errors.Is(err, end) {
 			err = fmt.Errorf("%w: %w", err, end)
 		}
-		return nil, fmt.Errorf("etcd at %s: %w", strings.Join(s.endpoints, ","), err)
+		return nil, fmt.Errorf("etcd at %s: %w", strings.Join(cfg.Endpoints, ","), err)
 	}
 	if s.namespace != "" {
 		c.KV = namespace.NewKV(c.KV, s.namespace)
@@ -130,19 +226,4 @@ func (s *settings) connect(ctx context.Context) (*clientv3.Client, error) {
 		c.Lease = namespace.NewLease(c.Lease, s.namespace)
 	}
 	return c, nil
-}
-
-// named checks a server's certificate against one name, where gRPC would take that
-// of each endpoint.
-type named struct {
-	credentials.TransportCredentials
-	name string
-}
-
-func (n named) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return n.TransportCredentials.ClientHandshake(ctx, n.name, conn)
-}
-
-func (n named) Clone() credentials.TransportCredentials {
-	return named{n.TransportCredentials.Clone(), n.name}
 }

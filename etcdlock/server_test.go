@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -22,7 +23,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// shared is the server of all tests that do not disturb it.
+// shared is the server of all tests that do not stop or fill it.
 var shared struct {
 	once sync.Once
 	addr string
@@ -135,7 +136,7 @@ func client(t testing.TB, addr string) *clientv3.Client {
 	return c
 }
 
-// newBackend makes a backend with a prefix of the test's own.
+// newBackend returns a backend whose prefix is the name of the test.
 func newBackend(t testing.TB, addr string, opts ...Option) *Backend {
 	t.Helper()
 	b, err := New(client(t, addr), append([]Option{WithPrefix(t.Name())}, opts...)...)
@@ -165,7 +166,7 @@ func try(t testing.TB, b *Backend, req backend.Request) *grant {
 	return g.(*grant)
 }
 
-// outcome of an Acquire that runs in a goroutine of its own.
+// outcome is the result of an Acquire in another goroutine.
 type outcome struct {
 	g   backend.Grant
 	err error
@@ -211,4 +212,53 @@ func release(t testing.TB, g backend.Grant) {
 	if err := g.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// eventually waits until ok returns true, and fails with what if it never does.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(soon); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+func free(t *testing.T, b *Backend, key string) func() bool {
+	return func() bool {
+		i, err := b.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i.Holder == nil
+	}
+}
+
+// losable returns a request, and a channel that receives the loss of its grant.
+func losable(key string, ttl time.Duration) (backend.Request, <-chan error) {
+	lost := make(chan error, 10)
+	req := request(key, ttl)
+	req.OnLost = func(err error) { lost <- err }
+	return req, lost
+}
+
+// serverWatches returns the number of watches at the server.
+func serverWatches(t *testing.T, addr string) int {
+	t.Helper()
+	res, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), "etcd_debugging_mvcc_watcher_total "); ok {
+			n := 0
+			if _, err := fmt.Sscan(v, &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("the metrics of the server have no number of watches")
+	return 0
 }

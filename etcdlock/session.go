@@ -7,61 +7,55 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 
 	"github.com/interlock-go/lock/backend"
 )
 
 const (
-	maxTTL    = 9_000_000_000 * time.Second // the servers' bound
-	idleLease = time.Minute                 // an unused lease is given up, if its TTL is not longer
-	// tombstoneFor is longer than TCP tries to deliver what was written to a
-	// connection that is dead.
-	tombstoneFor = 15 * time.Minute
+	maxTTL           = 9_000_000_000 * time.Second // limit of the servers
+	leaseIdleTimeout = time.Minute                 // a lease unused for that long and for its TTL is given up
 )
 
-// session is a lease that all attempts of one TTL share, and its clock: how long
-// the servers are certain to keep it, counted from before each request that they
-// answered.
+// A session is the lease that all attempts with one TTL share. Its clock counts how long
+// the servers certainly keep the lease, from before each request that they answered.
+//
+// A session ends when the servers do not know its lease (gone), when its clock runs out,
+// or when it was idle. Its grants are lost then. If the lease is not gone the session
+// revokes it: the servers may have extended it by requests whose replies were lost.
 type session struct {
 	b       *Backend
-	seconds int64 // asked for
+	seconds int64 // the TTL asked for
 
-	ready chan struct{} // closed when id or err is there
-	id    clientv3.LeaseID
+	ctx    context.Context // ends with the session and with Close
+	cancel context.CancelFunc
+
+	ready chan struct{}    // closed when id or err is set
+	id    clientv3.LeaseID // zero before; written under Backend.mu
 	err   error
 
-	users int // attempts and grants; under Backend.mu
-	idle  time.Time
+	users    int // attempts and calls that use the lease; guarded by Backend.mu
+	lastUsed time.Time
 
-	turn chan struct{} // holds a value while a keep-alive is under way: one at a time
-	dead chan struct{} // closed by die
+	renewing chan struct{} // capacity 1: keep-alives do not overlap
 
-	mu      sync.Mutex
-	sent    time.Time // of the last request that was answered
+	mu      sync.Mutex // guards the fields below
+	sent    time.Time  // of the last request that was answered
 	granted time.Duration
 	clock   *time.Timer
-	cause   error // why it died
-	gone    bool  // by the servers' word: then its keys are gone
+	cause   error // why the session ended
+	gone    bool  // the servers have deleted the lease and its keys
 	grants  map[*grant]struct{}
-	tombs   []tomb
 }
 
-type tomb struct {
-	key string
-	at  time.Time
-}
+// wholeSeconds returns a TTL as etcd counts it.
+func wholeSeconds(ttl time.Duration) int64 { return int64((ttl + time.Second - 1) / time.Second) }
 
-// seconds is a TTL as etcd knows it.
-func seconds(ttl time.Duration) int64 { return int64((ttl + time.Second - 1) / time.Second) }
-
-// session returns the lease of a TTL, made if there is none, for the caller to
-// leave when it needs it no more.
+// session returns the session of a TTL with its lease, and begins one if there is none.
+// The caller calls leave when it has finished. An error is marked by NotExecuted.
 func (b *Backend) session(ctx context.Context, ttl time.Duration) (*session, error) {
-	n := seconds(ttl)
+	n := wholeSeconds(ttl)
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -69,149 +63,110 @@ func (b *Backend) session(ctx context.Context, ttl time.Duration) (*session, err
 	}
 	s := b.sessions[n]
 	if s == nil {
-		s = &session{
-			b: b, seconds: n, ready: make(chan struct{}), dead: make(chan struct{}),
-			turn: make(chan struct{}, 1), grants: map[*grant]struct{}{},
-		}
+		s = &session{b: b, seconds: n, ready: make(chan struct{}), renewing: make(chan struct{}, 1), grants: map[*grant]struct{}{}}
+		s.ctx, s.cancel = context.WithCancel(b.ctx)
 		b.sessions[n] = s
 		b.wg.Add(1)
 		go s.run()
 	}
 	s.users++
 	b.mu.Unlock()
+	var err error
 	select {
 	case <-s.ready:
+		err = s.err
 	case <-ctx.Done():
-		s.leave()
-		return nil, ctx.Err() // nothing was sent for the attempt
+		err = ctx.Err()
 	}
-	if s.err != nil {
+	if err != nil {
 		s.leave()
-		return nil, s.err
+		return nil, backend.NotExecuted(err)
 	}
 	return s, nil
-}
-
-func (s *session) join() {
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	s.users++
 }
 
 func (s *session) leave() {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
+	s.leaveLocked()
+}
+
+func (s *session) leaveLocked() {
 	s.users--
-	s.idle = time.Now()
+	s.lastUsed = time.Now()
 }
 
-// made tells whether there is a lease.
-func (s *session) made() bool {
-	select {
-	case <-s.ready:
-		return s.err == nil
-	default:
-		return false
-	}
-}
-
-// run makes the lease and keeps it alive until it dies, is not used, or the
-// backend is closed.
+// run obtains the lease and sends keep-alives until the session has ended or was idle
+// for too long, or until Close.
 func (s *session) run() {
 	defer s.b.wg.Done()
-	if !s.make() {
+	defer s.cancel()
+	if !s.obtainLease() {
 		return
 	}
-	t := time.NewTimer(s.ttl() / 3)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-		case <-s.dead:
-			s.bury()
-			return
-		case <-s.b.life.Done():
-			return
-		}
-		if s.retire() {
-			return
-		}
-		ttl := s.ttl()
-		if left := ttl/3 - time.Since(s.sentAt()); left > ttl/60 {
-			t.Reset(left) // a renewal has been there first
-			continue
-		}
-		next := ttl / 3
-		ctx, cancel := context.WithTimeout(s.b.life, ttl/4)
-		if s.refresh(ctx, 0) != nil {
-			next = ttl / 12
-		}
-		s.sweep(ctx)
-		cancel()
-		t.Reset(next)
+	for next := s.ttl() / 3; pause(s.ctx, next) && !s.endIfIdle(); {
+		next = s.renewIfDue()
 	}
+	s.revokeExpired()
 }
 
-// make asks for the lease.
-func (s *session) make() bool {
+func (s *session) obtainLease() bool {
 	b := s.b
-	ctx, cancel := context.WithTimeout(b.life, b.opt.open)
+	ctx, cancel := context.WithTimeout(s.ctx, b.opt.openTimeout)
 	defer cancel()
 	sent := time.Now()
 	l, err := b.client.Grant(ctx, s.seconds)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		s.err = fmt.Errorf("make a lease of %d s: %w", s.seconds, b.failure(context.Background(), err))
+		s.err = fmt.Errorf("grant a lease of %d s: %w", s.seconds, b.readError(context.Background(), err))
 		delete(b.sessions, s.seconds)
 	} else {
 		s.id = l.ID
-		s.alive(sent, l.TTL)
+		s.extend(sent, l.TTL)
 	}
 	close(s.ready)
 	return err == nil
 }
 
-// alive notes that the servers answered a request sent at sent with a TTL.
-func (s *session) alive(sent time.Time, ttl int64) {
+// extend sets the clock after the servers answered a request of time sent with a TTL.
+func (s *session) extend(sent time.Time, ttl int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent, s.granted = sent, time.Duration(ttl)*time.Second
-	left := time.Until(s.sent.Add(s.granted - early(s.granted)))
 	if s.clock == nil {
-		s.clock = time.AfterFunc(left, s.over)
+		s.clock = time.AfterFunc(s.leftLocked(), s.onClock)
 	} else if s.cause == nil {
-		s.clock.Reset(left)
+		s.clock.Reset(s.leftLocked())
 	}
 }
 
-// early is how long before the servers' expiry a lease counts as lost.
-func early(ttl time.Duration) time.Duration { return min(ttl/20, 250*time.Millisecond) }
+// leftLocked returns the time until the session ends by its clock: up to 250 ms before
+// the servers can expire the lease.
+func (s *session) leftLocked() time.Duration {
+	return time.Until(s.sent.Add(s.granted - min(s.granted/20, 250*time.Millisecond)))
+}
 
-// over is called by the clock.
-func (s *session) over() {
+func (s *session) onClock() {
 	s.mu.Lock()
-	left := time.Until(s.sent.Add(s.granted - early(s.granted)))
-	if left > 0 { // kept alive while this timer fired
+	left := s.leftLocked()
+	if left > 0 { // extended while the timer fired
 		s.clock.Reset(left)
 		s.mu.Unlock()
 		return
 	}
 	s.mu.Unlock()
-	s.die(fmt.Errorf("%w: etcd lease %016x could not be kept alive for %v", backend.ErrLost, uint64(s.id), s.ttl()), false)
+	s.end(fmt.Errorf("%w: etcd lease %016x could not be kept alive for %v", backend.ErrLost, uint64(s.id), s.ttl()), false)
 }
 
-func (s *session) stopClock() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.clock != nil {
-		s.clock.Stop()
-	}
+// endAsGone ends the session because the servers do not know its lease.
+func (s *session) endAsGone() {
+	s.end(fmt.Errorf("%w: etcd lease %016x has expired or was revoked", backend.ErrLost, uint64(s.id)), true)
 }
 
-// die ends the session, once, and tells all its grants. gone is set on the
-// servers' word.
-func (s *session) die(cause error, gone bool) {
+// end ends the session and reports the loss to its grants. Only the first call has an
+// effect.
+func (s *session) end(cause error, gone bool) {
 	s.mu.Lock()
 	if s.cause != nil {
 		s.mu.Unlock()
@@ -227,211 +182,81 @@ func (s *session) die(cause error, gone bool) {
 		delete(s.b.sessions, s.seconds)
 	}
 	if !gone {
-		s.b.buried[s] = struct{}{}
+		s.b.expired[s] = struct{}{}
 	}
 	s.b.mu.Unlock()
-	close(s.dead)
+	s.cancel()
 	for g := range grants {
-		g.lose(cause)
+		g.lose(cause, g.a.req.OnLost)
 	}
 }
 
-// fate returns why the session died, or nil.
-func (s *session) fate() (cause error, gone bool) {
+// endIfIdle ends the session if it was not used for too long, and returns whether it
+// did.
+func (s *session) endIfIdle() bool {
+	b := s.b
+	b.mu.Lock()
+	idle := s.users == 0 && time.Since(s.lastUsed) > max(leaseIdleTimeout, time.Duration(s.seconds)*time.Second)
+	if idle && b.sessions[s.seconds] == s {
+		delete(b.sessions, s.seconds) // it gets no user any more
+	}
+	b.mu.Unlock()
+	if idle {
+		s.end(errors.New("etcd: the lease was not used"), false)
+	}
+	return idle
+}
+
+// ended returns why the session has ended, or nil, and whether its keys are deleted.
+func (s *session) ended() (cause error, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cause, s.gone
 }
 
-func (s *session) sentAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sent
-}
-
+// ttl returns the TTL that the servers granted.
 func (s *session) ttl() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.granted
 }
 
-// until is how long the servers are certain to keep the lease, if no more than ttl
-// is claimed of it.
+// until returns the time up to which the servers certainly keep the lease, and at most
+// ttl after the last request that they answered.
 func (s *session) until(ttl time.Duration) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent.Add(min(ttl, s.granted))
 }
 
-// refresh keeps the lease alive unless that was done less than fresh ago.
-func (s *session) refresh(ctx context.Context, fresh time.Duration) error {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.turn }()
-	if cause, _ := s.fate(); cause != nil {
-		return cause
-	}
-	if time.Since(s.sentAt()) < fresh {
-		return nil
-	}
-	sent := time.Now()
-	ttl, err := s.b.keepAlive(ctx, s.id, s.ttl()/12)
-	if err != nil {
-		return err
-	}
-	if ttl <= 0 {
-		s.vanished()
-		cause, _ := s.fate()
-		return cause
-	}
-	s.alive(sent, ttl)
-	return nil
-}
-
-// vanished: the servers do not know the lease.
-func (s *session) vanished() {
-	s.die(fmt.Errorf("%w: etcd lease %016x has expired or was revoked", backend.ErrLost, uint64(s.id)), true)
-}
-
-// keepAlive is one round trip. A server that was cut off from the others may take
-// the request and say nothing, so after some patience the client's next one is asked
-// too: it has not the time to wait for the first twice.
-func (b *Backend) keepAlive(ctx context.Context, id clientv3.LeaseID, patience time.Duration) (int64, error) {
-	var asked sync.WaitGroup
-	defer asked.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the streams, before that
-	type answer struct {
-		ttl int64
-		err error
-	}
-	answers := make(chan answer, 2)
-	ask := func() {
-		ttl, err := b.keepAliveOnce(ctx, id)
-		answers <- answer{ttl, err}
-	}
-	asked.Go(ask)
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for open := 1; ; {
-		select {
-		case a := <-answers:
-			if open--; a.err == nil || open == 0 {
-				return a.ttl, a.err
-			}
-		case <-timer.C:
-			open++
-			asked.Go(ask)
-		}
-	}
-}
-
-// keepAliveOnce asks one server. The client's KeepAliveOnce is not used because it
-// repeats itself without a pause for as long as nobody answers.
-func (b *Backend) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) (int64, error) {
-	stream, err := etcdserverpb.NewLeaseClient(b.client.ActiveConnection()).LeaseKeepAlive(clientv3.WithRequireLeader(ctx), grpc.WaitForReady(true))
-	if err != nil {
-		return 0, clientv3.ContextError(ctx, err)
-	}
-	if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-		_, err = stream.Recv() // says why
-		return 0, clientv3.ContextError(ctx, err)
-	}
-	r, err := stream.Recv()
-	if err != nil {
-		return 0, clientv3.ContextError(ctx, err)
-	}
-	return r.TTL, nil
-}
-
-// bury makes sure that the servers free what was held under a lease that died by
-// our own clock, once its time is over: they may have been told to keep it by
-// requests whose answers were lost.
-func (s *session) bury() {
+// revokeExpired revokes the lease of a session that has ended, unless it is gone. It
+// waits until the lease is over: until then its keys exclude others.
+func (s *session) revokeExpired() {
 	b := s.b
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.buried, s)
+		delete(b.expired, s)
 	}()
-	if _, gone := s.fate(); gone {
+	if _, gone := s.ended(); gone {
 		return
 	}
 	ttl := s.ttl()
-	if !pause(b.life, time.Until(s.sentAt().Add(ttl))) {
-		return // Close revokes it
+	if !pause(b.ctx, time.Until(s.until(ttl))) {
+		return // Close revokes the lease
 	}
-	ctx, cancel := context.WithTimeout(b.life, ttl)
+	ctx, cancel := context.WithTimeout(b.ctx, ttl)
 	defer cancel()
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		try, cancelTry := context.WithTimeout(ctx, max(ttl/4, time.Second))
-		err := s.revoke(try)
-		cancelTry()
-		if err == nil || !pause(ctx, wait) {
-			return
-		}
-	}
+	retry(ctx, max(ttl/4, time.Second), s.revoke)
 }
 
 func (s *session) revoke(ctx context.Context) error {
+	s.mu.Lock()
+	s.clock.Stop()
+	s.mu.Unlock()
 	_, err := s.b.client.Revoke(ctx, s.id)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return nil
 	}
 	return err
-}
-
-// retire gives the lease up if nobody uses it.
-func (s *session) retire() bool {
-	b := s.b
-	b.mu.Lock()
-	unused := s.users == 0 && time.Since(s.idle) > max(idleLease, time.Duration(s.seconds)*time.Second)
-	if unused && b.sessions[s.seconds] == s {
-		delete(b.sessions, s.seconds)
-	}
-	b.mu.Unlock()
-	if !unused {
-		return false
-	}
-	s.stopClock()
-	ctx, cancel := context.WithTimeout(b.life, 5*time.Second)
-	defer cancel()
-	_ = s.revoke(ctx) // or it ends by itself
-	b.mu.Lock()
-	delete(b.buried, s) // it may have died meanwhile
-	b.mu.Unlock()
-	return true
-}
-
-// bear notes a tombstone under the lease.
-func (s *session) bear(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tombs = append(s.tombs, tomb{key, time.Now()})
-}
-
-// sweep removes old tombstones, some at a time.
-func (s *session) sweep(ctx context.Context) {
-	const most = 64
-	var ops []clientv3.Op
-	s.mu.Lock()
-	for _, t := range s.tombs {
-		if time.Since(t.at) < tombstoneFor || len(ops) == most {
-			break
-		}
-		ops = append(ops, clientv3.OpDelete(t.key))
-	}
-	s.mu.Unlock()
-	if len(ops) == 0 {
-		return
-	}
-	if _, err := s.b.client.Txn(ctx).Then(ops...).Commit(); err != nil {
-		return // the next time, or with the lease
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tombs = s.tombs[len(ops):]
 }

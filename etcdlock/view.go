@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -12,115 +13,77 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// lingering is how long a view goes on without a waiter: the next one is likely to
-// come soon where there was one.
-const lingering = 2 * time.Second
+// viewIdleTimeout is how long a view stays without a waiter: the next one often comes
+// soon.
+const viewIdleTimeout = 2 * time.Second
 
-// view is a copy of one lock's queue, kept up to date by a watch of its folder. All
-// of a process that wait for the lock share it. The event that removes the first
-// key is itself the news for the next, without a further request.
+// A view keeps a copy of the queue of one lock by a watch, for all waiters of the
+// process. The event that deletes the first key is the grant of the next one.
 type view struct {
 	b      *Backend
 	folder string
-	stop   context.CancelFunc
+	cancel context.CancelFunc
 
-	users int // under Backend.mu
-	timer *time.Timer
+	users int // guarded by Backend.mu
+	idle  *time.Timer
 
-	mu      sync.Mutex
-	synced  bool
-	copied  int64 // revision in which the copy was made
-	seen    int64 // revision up to which it is known to be right
-	queue   []member
-	members map[string]int64 // revision in which a key was created
-	leases  map[string]int   // keys of each lease: the contending processes
-	waiters map[string]*waiter
+	mu      sync.Mutex // guards the fields below
+	read    int64      // revision in which the copy was read, zero before
+	current int64      // revision up to which the copy is current
+	queue   queue
+	waiters map[string]*waiter // by key
 }
 
-type member struct {
-	revision int64
-	kv       *mvccpb.KeyValue
-}
-
-// waiter is an attempt that waits by the view.
+// A waiter is an attempt that waits by a view.
 type waiter struct {
-	key      string
-	revision int64
-	told     chan bool            // once: it is the first, or it is gone
-	locked   func(backend.Holder) // tells, once, who holds the lock
+	key          string
+	revision     int64                // that created key
+	turn         chan bool            // capacity 1, one value: true when key is the first, false when it is gone
+	reportHolder func(backend.Holder) // only its first call has an effect
 }
 
-// viewFor returns the view of a folder, joined, if the attempt shall wait by it:
-// when there are too few keys for too many processes, or a view that says so. Nil
-// means that somebody has to look.
-func (b *Backend) viewFor(folder string, keys int64) *view {
-	b.mu.Lock()
-	v := b.views[folder]
-	b.mu.Unlock()
-	if b.opt.viewMax == 0 || (v == nil && keys > int64(b.opt.viewMax)) {
-		return nil
+// viewFor returns the view by which the attempt waits, which it has joined. It returns
+// nil if too many processes contend, and then the predecessor if it is known.
+func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecessor string) {
+	b, most := a.b, a.b.opt.queueView
+	if most == 0 {
+		return nil, ""
 	}
-	if v != nil {
-		v.mu.Lock()
-		crowded := len(v.leases) > b.opt.viewMax
-		v.mu.Unlock()
-		if crowded {
-			return nil
+	b.mu.Lock()
+	v = b.views[a.folder]
+	b.mu.Unlock()
+	if v != nil && v.processes() > most {
+		return nil, ""
+	}
+	if v == nil && p.others > int64(most) {
+		processes, predecessor, err := a.countProcesses(ctx, p)
+		if err != nil || processes > most {
+			return nil, predecessor
 		}
 	}
-	return b.joinView(folder)
+	return b.joinView(a.folder), ""
 }
 
-// joinView returns the view of a folder, begun if there is none.
+// joinView returns the view of a folder, and begins it if there is none.
 func (b *Backend) joinView(folder string) *view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.views[folder]
 	if v == nil {
-		ctx, cancel := context.WithCancel(b.life)
-		v = &view{b: b, folder: folder, stop: cancel, waiters: map[string]*waiter{}}
+		ctx, cancel := context.WithCancel(b.ctx)
+		v = &view{b: b, folder: folder, cancel: cancel, waiters: map[string]*waiter{}}
+		v.idle = time.AfterFunc(viewIdleTimeout, v.endIfIdle)
 		b.views[folder] = v
-		b.wg.Add(1) // the caller has entered, so closing waits
+		b.wg.Add(1) // Close still waits for the request of the caller
 		go func() {
 			defer b.wg.Done()
-			v.run(ctx)
+			// If the watch breaks or is behind a compaction, it begins again with a new copy.
+			b.watch(ctx, folder, []clientv3.OpOption{clientv3.WithPrefix()}, v.readQueue, v.apply)
 		}()
 	}
 	v.users++
-	if v.timer != nil {
-		v.timer.Stop()
-	}
+	v.idle.Stop()
 	return v
-}
-
-// leave ends the wait of w, which joined, and with the last of them the view, a
-// little later.
-func (v *view) leave(w *waiter) {
-	v.mu.Lock()
-	delete(v.waiters, w.key)
-	v.mu.Unlock()
-	b := v.b
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v.users--
-	if v.users > 0 {
-		return
-	}
-	if v.timer == nil {
-		v.timer = time.AfterFunc(lingering, v.retire)
-	} else {
-		v.timer.Reset(lingering)
-	}
-}
-
-func (v *view) retire() {
-	b := v.b
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if v.users == 0 && b.views[v.folder] == v {
-		delete(b.views, v.folder)
-		v.stop()
-	}
 }
 
 // enter begins the wait of w.
@@ -128,126 +91,151 @@ func (v *view) enter(w *waiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiters[w.key] = w
-	if v.synced && v.seen >= w.revision {
-		v.tell(w)
+	v.checkLocked(w)
+}
+
+// leave ends the wait of w. The last waiter starts the idle timeout of the view.
+func (v *view) leave(w *waiter) {
+	v.mu.Lock()
+	delete(v.waiters, w.key)
+	v.mu.Unlock()
+	b := v.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if v.users--; v.users == 0 {
+		v.idle.Reset(viewIdleTimeout)
 	}
 }
 
-// tell looks whether w's wait is over, by a copy that has seen its key put.
-func (v *view) tell(w *waiter) {
-	switch {
-	case v.members[w.key] != w.revision:
-		w.tell(false)
-	case v.queue[0].revision == w.revision:
-		w.tell(true)
+func (v *view) endIfIdle() {
+	b := v.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if v.users == 0 && b.views[v.folder] == v {
+		delete(b.views, v.folder)
+		v.cancel()
+	}
+}
+
+// processes returns the number of contending processes.
+func (v *view) processes() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.queue.processes)
+}
+
+// checkLocked ends the wait of w if its key is the first or gone. It does nothing while
+// the copy is older than the key, or if w is nil.
+func (v *view) checkLocked(w *waiter) {
+	if w == nil || v.current < w.revision {
+		return
+	}
+	switch i, found := v.queue.find(w.key, w.revision); {
+	case !found:
+		w.turn <- false
+	case i == 0:
+		w.turn <- true
 	default:
-		w.locked(v.b.holder(v.folder, v.queue[0].kv))
+		w.reportHolder(v.b.holder(v.folder, v.queue.keys[0]))
 		return
 	}
 	delete(v.waiters, w.key)
 }
 
-func (w *waiter) tell(first bool) {
-	select {
-	case w.told <- first:
-	default:
-	}
-}
-
-// run keeps the copy up to date until ctx ends. A watch that is lost, or that fell
-// behind a compaction, is begun anew with a fresh copy.
-func (v *view) run(ctx context.Context) {
-	v.b.watch(ctx, v.folder, []clientv3.OpOption{clientv3.WithPrefix()}, v.sync, v.apply)
-}
-
-// sync makes the copy anew. The watch was there before, so no event is missed.
-func (v *view) sync(ctx context.Context) error {
+// readQueue reads the queue. The watch is established, so no later event is missed.
+func (v *view) readQueue(ctx context.Context) error {
 	r, err := v.b.client.Get(ctx, v.folder, clientv3.WithPrefix())
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.synced, v.copied, v.seen = true, r.Header.Revision, r.Header.Revision
-	v.queue, v.members, v.leases = nil, map[string]int64{}, map[string]int{}
-	for _, kv := range r.Kvs {
-		v.add(kv)
-	}
+	v.read, v.current = r.Header.Revision, r.Header.Revision
+	v.queue = newQueue(v.folder, r.Kvs)
 	for _, w := range v.waiters {
-		if v.seen >= w.revision {
-			v.tell(w)
-		}
+		v.checkLocked(w)
 	}
 	return nil
 }
 
-// apply brings the copy up to date. Events of one revision come together or in
-// parts, so only those that the copy was made with are left out.
+// apply updates the copy. The events of one revision may come in parts, so only events
+// that the copy was read with are left out.
 func (v *view) apply(events []*clientv3.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, e := range events {
-		if e.Kv.ModRevision <= v.copied {
+		if e.Kv.ModRevision <= v.read {
 			continue
 		}
 		if e.Type == clientv3.EventTypeDelete {
-			v.remove(string(e.Kv.Key))
+			v.queue.remove(string(e.Kv.Key))
 		} else {
-			v.add(e.Kv)
+			v.queue.add(e.Kv)
 		}
-		v.seen = max(v.seen, e.Kv.ModRevision)
-		if w := v.waiters[string(e.Kv.Key)]; w != nil && v.seen >= w.revision {
-			v.tell(w)
-		}
+		v.current = max(v.current, e.Kv.ModRevision)
+		v.checkLocked(v.waiters[string(e.Kv.Key)])
 	}
-	if len(v.queue) > 0 {
-		if w := v.waiters[string(v.queue[0].kv.Key)]; w != nil && v.seen >= w.revision {
-			v.tell(w)
-		}
+	if len(v.queue.keys) > 0 {
+		v.checkLocked(v.waiters[string(v.queue.keys[0].Key)])
 	}
 	return true
 }
 
-func (v *view) add(kv *mvccpb.KeyValue) {
-	key := string(kv.Key)
-	if _, ok := v.members[key]; ok {
-		return // put again, under another lease
-	}
-	i, _ := slices.BinarySearchFunc(v.queue, kv.CreateRevision, byRevision)
-	v.queue = slices.Insert(v.queue, i, member{kv.CreateRevision, kv})
-	v.members[key] = kv.CreateRevision
-	if lease, _, ok := parsePlace(key[len(v.folder):]); ok {
-		v.leases[lease]++
-	}
+// queue is a copy of the keys of a folder in the order of creation.
+type queue struct {
+	folder    string
+	keys      []*mvccpb.KeyValue
+	processes map[string]int // number of our keys by lease
 }
 
-func (v *view) remove(key string) {
-	r, ok := v.members[key]
-	if !ok {
+func newQueue(folder string, kvs []*mvccpb.KeyValue) queue {
+	q := queue{folder: folder, processes: map[string]int{}}
+	for _, kv := range kvs {
+		q.add(kv)
+	}
+	return q
+}
+
+// find returns the index of a key that revision created, or where it belongs and false.
+// A transaction of another program may create several keys.
+func (q *queue) find(key string, revision int64) (int, bool) {
+	i, _ := slices.BinarySearchFunc(q.keys, revision, func(kv *mvccpb.KeyValue, r int64) int {
+		return cmp.Compare(kv.CreateRevision, r)
+	})
+	for ; i < len(q.keys) && q.keys[i].CreateRevision == revision; i++ {
+		if string(q.keys[i].Key) == key {
+			return i, true
+		}
+	}
+	return i, false
+}
+
+// add inserts a key. It ignores one that was put again.
+func (q *queue) add(kv *mvccpb.KeyValue) {
+	i, found := q.find(string(kv.Key), kv.CreateRevision)
+	if found {
 		return
 	}
-	if i, found := slices.BinarySearchFunc(v.queue, r, byRevision); found {
-		for ; i < len(v.queue) && v.queue[i].revision == r; i++ { // a transaction of others may create several at once
-			if string(v.queue[i].kv.Key) == key {
-				v.queue = slices.Delete(v.queue, i, i+1)
-				break
-			}
-		}
-	}
-	delete(v.members, key)
-	if lease, _, ok := parsePlace(key[len(v.folder):]); ok {
-		if v.leases[lease]--; v.leases[lease] <= 0 {
-			delete(v.leases, lease)
-		}
-	}
+	q.keys = slices.Insert(q.keys, i, kv)
+	q.count(string(kv.Key), 1)
 }
 
-func byRevision(m member, revision int64) int {
-	switch {
-	case m.revision < revision:
-		return -1
-	case m.revision > revision:
-		return 1
+// remove deletes a key. It is mostly one of the first.
+func (q *queue) remove(key string) {
+	i := slices.IndexFunc(q.keys, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == key })
+	if i < 0 {
+		return
 	}
-	return 0
+	q.keys = slices.Delete(q.keys, i, i+1)
+	q.count(key, -1)
+}
+
+func (q *queue) count(key string, n int) {
+	lease, _, ours := parsePlace(key[len(q.folder):])
+	if !ours {
+		return
+	}
+	if q.processes[lease] += n; q.processes[lease] == 0 {
+		delete(q.processes, lease)
+	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/interlock-go/lock/memlock"
 )
 
-// A holder was stopped for longer than its lease, and its successor has written
-// already. When it wakes up, the resource refuses it.
+// A holder is stopped for longer than its lease. Its successor writes. When the first
+// holder continues, the guard refuses its token.
 func ExampleGuard() {
 	ctx := context.Background()
 	space := memlock.NewSpace()
@@ -37,10 +37,10 @@ func ExampleGuard() {
 	defer two.Close(ctx)
 	stopped, _ := one.Mutex("ledger").Lock(ctx)
 	fmt.Println("first:", write(stopped, "first"))
-	// ... is stopped here; its lease runs out, and another takes the lock
+	// the first holder is stopped here; its lease expires and the lock is granted again
 	successor, _ := two.Mutex("ledger").Lock(ctx)
 	fmt.Println("second:", write(successor, "second"))
-	// ... and goes on with what it was about to do
+	// the first holder continues
 	err := write(stopped, "first again")
 	fmt.Println("stale:", errors.Is(err, fence.ErrStale))
 	fmt.Println(ledger, successor.Unlock(ctx))
@@ -51,7 +51,7 @@ func ExampleGuard() {
 	// [first second] <nil>
 }
 
-// One guard for each key, as for each lock's name.
+// Each key has its own greatest token.
 func ExampleGuards() {
 	guards := fence.Guards{Max: 10_000, Keep: time.Hour}
 	write := func(order string, token uint64) error {

@@ -41,7 +41,7 @@ func TestGuard(t *testing.T) {
 	if err := g.Do(8, run); err == nil || err.Error() != want {
 		t.Fatalf("got %v, want %s", err, want)
 	}
-	// a token counts though its function fails or panics, and the guard goes on
+	// the token is remembered even if the function fails or panics
 	failed := errors.New("failed")
 	if err := g.Do(10, func() error { return failed }); err != failed || g.Greatest() != 10 {
 		t.Fatal(err)
@@ -53,12 +53,11 @@ func TestGuard(t *testing.T) {
 	wantStale(t, g.Do(10, run), 10, 11)
 }
 
-// While one that was let in still runs, nobody else does, and one that waited behind
-// a greater token is refused.
+// Functions do not overlap, and a call that waited behind a greater token is refused.
 func TestGuardOneAtATime(t *testing.T) {
 	var g fence.Guard
 	var all sync.WaitGroup
-	last, writes := uint64(0), 0 // unsynchronised, but for the guard
+	last, writes := uint64(0), 0 // protected by the guard only
 	for range 8 {
 		all.Go(func() {
 			for range 2000 {
@@ -98,7 +97,7 @@ func TestGuardsKeysApart(t *testing.T) {
 	if g.Greatest("a") != 5 || g.Greatest("none") != 0 || g.Len() != 3 {
 		t.Fatalf("greatest %d, %d keys", g.Greatest("a"), g.Len())
 	}
-	// a long one holds up its own key only
+	// a call blocks only calls for its own key
 	inside, done := make(chan struct{}), make(chan error)
 	go func() { done <- g.Do("a", 6, func() error { close(inside); return g.Check("b", 3) }) }()
 	<-inside
@@ -107,7 +106,7 @@ func TestGuardsKeysApart(t *testing.T) {
 	}
 }
 
-// Memory is bounded, and a key is forgotten only when it may be.
+// The number of keys is bounded, and a key is forgotten only after Keep.
 func TestGuardsForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := fence.Guards{Max: 3, Keep: time.Hour}
@@ -134,7 +133,7 @@ func TestGuardsForget(t *testing.T) {
 		if g.Len() != 3 || g.Greatest("b") != 0 || g.Greatest("a") != 10 || g.Greatest("c") != 10 {
 			t.Fatalf("%d keys, b %d", g.Len(), g.Greatest("b"))
 		}
-		// one that is in use is not forgotten, however long that takes
+		// a key in use is never forgotten
 		in, out := make(chan struct{}), make(chan struct{})
 		go func() { _ = g.Do("a", 11, func() error { close(in); <-out; return nil }) }()
 		<-in
@@ -153,7 +152,7 @@ func TestGuardsForget(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		g.Keep = -1
 		if err := check("z", 1); !errors.Is(err, fence.ErrFull) {
-			t.Fatalf("got %v, want ErrFull where nothing may be forgotten", err)
+			t.Fatalf("got %v, want ErrFull because Keep is negative", err)
 		}
 	})
 }

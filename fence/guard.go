@@ -1,23 +1,19 @@
-// Package fence is the resource's half of fencing, for a resource that lives in this
-// process: it refuses whoever comes with a fencing token that is lower than one that
-// has been here already.
+// Package fence refuses stale fencing tokens for a resource in this process.
 //
 //	var g fence.Guard
 //
 //	err := g.Do(token, func() error { return append(file, line) }) // token of lock.Lease.Token
 //	if errors.Is(err, fence.ErrStale) {
-//		// a holder whose lock has passed to another: nothing was written
+//		// the lock was granted to another holder since; nothing was written
 //	}
 //
-// A lock in another process cannot stop a holder at the right instant if that is
-// stopped itself, or its machine is. When it wakes up, what it does next comes with
-// the token it had, and its successor's is greater.
+// A lock service cannot stop a holder whose process or machine is stopped. When that
+// holder continues, its token is lower than the one of its successor.
 //
-// A guard knows the tokens that it has seen, and no others: it begins anew with its
-// process, so it protects what lives no longer than that, or what this process alone
-// writes to. Where writers are in several processes, the comparison belongs in the
-// store, in the same step as the write: see docs/fencing.md. Compare tokens of one
-// lock on one backend only.
+// A guard forgets its tokens when the process ends, so it protects only a resource that
+// ends with the process, or that no other process writes to. For any other resource the
+// store must compare the tokens in the same step as the write: see docs/fencing.md.
+// Compare only tokens of one lock on one backend.
 package fence
 
 import (
@@ -26,19 +22,19 @@ import (
 	"sync"
 )
 
-// ErrStale is matched by the error for a token lower than the greatest seen. The
-// error is a [*StaleError], which has both.
+// ErrStale is matched by the error for a token lower than the greatest seen. That error
+// is a [*StaleError].
 var ErrStale = errors.New("stale fencing token")
 
-// ErrNoToken is matched by the error for the token zero: the lock's backend has none,
-// or its lease is one of several, whose Parts have them.
+// ErrNoToken is matched by the error for the token 0: the backend has no tokens, or the
+// lease is one of several locks, whose Parts have them.
 var ErrNoToken = errors.New("no fencing token")
 
-// StaleError is an ErrStale with the tokens.
+// StaleError is an ErrStale with the two tokens.
 type StaleError struct {
-	Key      string // of Guards; "" of a Guard
-	Token    uint64 // that was refused
-	Greatest uint64 // that had been seen
+	Key      string // of Guards; "" for a Guard
+	Token    uint64 // the refused one
+	Greatest uint64 // seen so far
 }
 
 func (e *StaleError) Error() string {
@@ -49,7 +45,7 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("fence: stale fencing token %d%s: %d has been seen", e.Token, key, e.Greatest)
 }
 
-// Is makes it match ErrStale.
+// Is reports whether target is ErrStale.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
 // Guard protects one resource. The zero value is ready. It is safe for concurrent use
@@ -59,38 +55,28 @@ type Guard struct {
 	greatest uint64
 }
 
-// Do runs f unless token is lower than the greatest seen; then it returns an error
-// that matches ErrStale, and f is not run. Else it returns what f returns. One f runs
-// at a time: while it runs others wait, newer ones too, so that no lower token
-// can write after a greater one has been let in. f should be short, and must not use
-// the guard. The token counts as seen even if f fails or panics.
-func (g *Guard) Do(token uint64, f func() error) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.see("", token); err != nil {
-		return err
-	}
-	return f()
-}
+// Do remembers token and returns what f returns. If token is lower than the greatest
+// seen, Do returns an error that matches ErrStale and does not call f. Calls wait for
+// each other, also those with a greater token, so that no f still runs under a lower
+// token than the greatest. f should be short and must not use the guard. The token is
+// remembered even if f fails or panics.
+func (g *Guard) Do(token uint64, f func() error) error { return g.do("", token, f) }
 
-// Check returns nil and remembers the token unless it is lower than the greatest seen.
-// It is for a caller that keeps everybody else from the resource, by a mutex of its
-// own, from before Check until it is done; if not, a greater token may come in between,
-// and Do is what is needed.
-func (g *Guard) Check(token uint64) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.see("", token)
-}
+// Check remembers token, or returns an error that matches ErrStale if token is lower
+// than the greatest seen. The caller must exclude others from the resource, by its own
+// mutex, from before Check until it has finished; otherwise use Do.
+func (g *Guard) Check(token uint64) error { return g.do("", token, noop) }
 
-// Greatest returns the greatest token seen, zero if none was.
+// Greatest returns the greatest token seen, or 0.
 func (g *Guard) Greatest() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.greatest
 }
 
-func (g *Guard) see(key string, token uint64) error {
+func (g *Guard) do(key string, token uint64, f func() error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	switch {
 	case token == 0:
 		return fmt.Errorf("fence: %w: the token is 0", ErrNoToken)
@@ -98,5 +84,7 @@ func (g *Guard) see(key string, token uint64) error {
 		return &StaleError{Key: key, Token: token, Greatest: g.greatest}
 	}
 	g.greatest = token
-	return nil
+	return f()
 }
+
+func noop() error { return nil }

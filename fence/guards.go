@@ -8,62 +8,53 @@ import (
 	"time"
 )
 
-// ErrFull is matched by the error for a new key when Guards may forget none of those
-// it has.
+// ErrFull is matched by the error for a new key when Guards may not forget any key.
 var ErrFull = errors.New("too many keys")
 
-// What Guards does where its fields are zero.
+// Defaults of Guards.
 const (
 	DefaultMax  = 100_000
 	DefaultKeep = 24 * time.Hour
 )
 
-// Guards is a Guard for each of many resources, by key, such as a lock's name. The zero
-// value is ready. It is safe for concurrent use and must not be copied after first
-// use; its fields are set before that.
+// Guards is a Guard for each key, such as the name of a lock. The zero value is ready;
+// set the fields before first use. It is safe for concurrent use and must not be copied
+// after first use.
 //
-// Memory is bounded, and never at the price of a token: at most Max keys are
-// remembered, a few hundred bytes each. A key can be forgotten only when it has not
-// been used for Keep, and is only when its place is needed; a holder that was stopped
-// for longer than Keep is then no longer known to be stale. If no key may be forgotten
-// a new one is refused with ErrFull.
+// Guards remembers at most Max keys, a few hundred bytes each. If a new key needs the
+// place, Guards forgets the key that was unused for longest, but only after it was
+// unused for Keep: a holder that was stopped for longer is not refused afterwards. If no
+// key may be forgotten, the new key is refused with ErrFull.
 type Guards struct {
-	Max  int           // DefaultMax if zero or less
-	Keep time.Duration // DefaultKeep if zero; less than zero: for ever
+	Max  int           // DefaultMax if zero or negative
+	Keep time.Duration // DefaultKeep if zero; negative: keys are never forgotten
 
 	mu   sync.Mutex
 	keys map[string]*list.Element
-	used list.List // of *keyed, the one that was used last in front
+	used list.List // of *keyGuard, the last used in front
 }
 
-type keyed struct {
-	guard Guard
-	key   string
-	users int // under way
-	last  time.Time
+type keyGuard struct {
+	Guard
+	key      string
+	active   int // calls of Do
+	lastUsed time.Time
 }
 
-// Do is Guard.Do for the resource of a key. Those of other keys do not wait for f.
+// Do is Guard.Do for one key. Calls for other keys do not wait for f.
 func (g *Guards) Do(key string, token uint64, f func() error) error {
-	k, err := g.take(key)
+	k, err := g.begin(key)
 	if err != nil {
 		return err
 	}
-	defer g.give(k)
-	k.guard.mu.Lock()
-	defer k.guard.mu.Unlock()
-	if err := k.guard.see(key, token); err != nil {
-		return err
-	}
-	return f()
+	defer g.end(k)
+	return k.do(key, token, f)
 }
 
-// Check is Guard.Check for the resource of a key.
-func (g *Guards) Check(key string, token uint64) error {
-	return g.Do(key, token, func() error { return nil })
-}
+// Check is Guard.Check for one key.
+func (g *Guards) Check(key string, token uint64) error { return g.Do(key, token, noop) }
 
-// Greatest returns the greatest token seen for a key, zero if none is known.
+// Greatest returns the greatest token seen for key, or 0.
 func (g *Guards) Greatest(key string) uint64 {
 	g.mu.Lock()
 	e := g.keys[key]
@@ -71,7 +62,7 @@ func (g *Guards) Greatest(key string) uint64 {
 	if e == nil {
 		return 0
 	}
-	return e.Value.(*keyed).guard.Greatest()
+	return e.Value.(*keyGuard).Greatest()
 }
 
 // Len returns how many keys are remembered.
@@ -81,61 +72,57 @@ func (g *Guards) Len() int {
 	return len(g.keys)
 }
 
-// take finds or makes the guard of a key, and keeps it from being forgotten.
-func (g *Guards) take(key string) (*keyed, error) {
+// begin returns the guard of key, which is not forgotten until end.
+func (g *Guards) begin(key string) (*keyGuard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.keys == nil {
+		g.keys = map[string]*list.Element{}
+	}
 	e := g.keys[key]
 	if e == nil {
-		if !g.roomLocked() {
-			return nil, fmt.Errorf("fence: %w for %q: %d are remembered, and none was unused for %v", ErrFull, key, len(g.keys), g.keep())
+		if err := g.makeRoomLocked(key); err != nil {
+			return nil, err
 		}
-		if g.keys == nil {
-			g.keys = map[string]*list.Element{}
-		}
-		e = g.used.PushFront(&keyed{key: key})
+		e = g.used.PushFront(&keyGuard{key: key})
 		g.keys[key] = e
 	}
-	k := e.Value.(*keyed)
-	k.users++ // and it moves to the front in give
+	k := e.Value.(*keyGuard)
+	k.active++
 	return k, nil
 }
 
-func (g *Guards) give(k *keyed) {
+func (g *Guards) end(k *keyGuard) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	k.users--
-	k.last = time.Now()
+	k.active--
+	k.lastUsed = time.Now()
 	g.used.MoveToFront(g.keys[k.key])
 }
 
-// roomLocked makes room for one more key, if it may.
-func (g *Guards) roomLocked() bool {
-	most := g.Max
-	if most <= 0 {
-		most = DefaultMax
+// makeRoomLocked forgets a key if there is no place for a new one.
+func (g *Guards) makeRoomLocked(key string) error {
+	limit, keep := g.Max, g.Keep
+	if limit <= 0 {
+		limit = DefaultMax
 	}
-	if len(g.keys) < most {
-		return true
+	if keep == 0 {
+		keep = DefaultKeep
 	}
-	oldest := g.used.Back()
-	for ; oldest != nil && oldest.Value.(*keyed).users > 0; oldest = oldest.Prev() {
+	if len(g.keys) < limit {
+		return nil
 	}
-	if oldest == nil || g.keep() < 0 {
-		return false
+	for e := g.used.Back(); e != nil && keep >= 0; e = e.Prev() {
+		k := e.Value.(*keyGuard)
+		if k.active > 0 {
+			continue
+		}
+		if time.Since(k.lastUsed) < keep {
+			break
+		}
+		delete(g.keys, k.key)
+		g.used.Remove(e)
+		return nil
 	}
-	k := oldest.Value.(*keyed)
-	if time.Since(k.last) < g.keep() {
-		return false
-	}
-	delete(g.keys, k.key)
-	g.used.Remove(oldest)
-	return true
-}
-
-func (g *Guards) keep() time.Duration {
-	if g.Keep == 0 {
-		return DefaultKeep
-	}
-	return g.Keep
+	return fmt.Errorf("fence: %w for %q: %d are remembered, and none was unused for %v", ErrFull, key, len(g.keys), keep)
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Path returns the directory that stands for a lock, for tools that look after it.
-// It need not exist.
+// Path returns the directory of a lock, which need not exist.
 func (b *Backend) Path(name string) (string, error) {
 	if len(name) == 0 || len(name) > backend.MaxName {
 		return "", backend.Invalid("lock name", name, fmt.Sprintf("1 to %d bytes", backend.MaxName))
@@ -26,7 +25,7 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	defer b.active.Done()
 	t, _, locked, err := b.arrive(ctx, &req, false)
 	if err != nil {
-		return nil, err
+		return nil, backend.NotExecuted(err)
 	}
 	if locked != nil {
 		return nil, locked
@@ -35,8 +34,7 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	return t, nil
 }
 
-// Acquire implements backend.Waiter. It never returns ErrUncertain: a ticket can
-// always be given up here.
+// Acquire implements backend.Waiter. Nothing remains of an attempt that fails.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
@@ -45,17 +43,17 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	for first := true; ; first = false {
 		t, before, locked, err := b.arrive(ctx, &req, true)
 		if err != nil {
-			return nil, err
+			return nil, backend.NotExecuted(err)
 		}
 		if locked != nil {
 			if first && req.OnWait != nil {
 				req.OnWait(locked)
 			}
 			if err := b.wait(ctx, t, before, req.TTL); errors.Is(err, errGone) {
-				continue // somebody deleted our place: queue up again
+				continue // another program deleted the ticket: queue again
 			} else if err != nil {
 				t.discard()
-				return nil, err
+				return nil, backend.NotExecuted(err)
 			}
 		}
 		t.hold()
@@ -63,9 +61,9 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	}
 }
 
-// arrive is what happens in the critical section. If the lock is free, or this very
-// attempt holds it, it returns the ticket; else the holder, and with queue=true also
-// a ticket in the queue with the number of the live one before it.
+// arrive runs in the critical section. If the lock is free, or this attempt holds it,
+// arrive returns its ticket. Else it returns the holder and, with queue=true, also
+// a ticket in the queue and the number of the live ticket before it.
 func (b *Backend) arrive(ctx context.Context, req *backend.Request, queue bool) (t *ticket, before uint64, locked *backend.LockedError, err error) {
 	dir, err := b.Path(req.Key)
 	if err != nil {
@@ -101,7 +99,7 @@ func (b *Backend) arrive(ctx context.Context, req *backend.Request, queue bool) 
 	}
 	if i >= 0 {
 		before = ns[i]
-	} // else the holder left since: the wait begins with a look around
+	} // else the holder left meanwhile: the wait begins with a look
 	t, err = g.issue(req, highest(all))
 	return t, before, locked, err
 }
@@ -129,8 +127,8 @@ func (b *Backend) held(id ticketID) *ticket {
 	return t
 }
 
-// Abandon implements backend.Backend. All of an attempt happens in its process, so
-// nothing can come late; a ticket of another Backend is removed like a broken one.
+// Abandon implements backend.Backend. An attempt runs in one process, so no request is
+// late. A ticket of another Backend is removed as by Break.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	if err := b.begin(ctx); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Contexts that end around the moment of the grant leave nobody holding or waiting,
+// A context that ends around the moment of the grant leaves neither a holder nor a waiter,
 // no ticket, no open file, no watch and no goroutine.
 func TestCancelRaces(t *testing.T) {
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func TestCancelRaces(t *testing.T) {
 			b := []*Backend{a, b}[i%2]
 			wg.Go(func() {
 				req := request("k")
-				req.OnLost = func(err error) { t.Errorf("told of a loss: %v", err) }
+				req.OnLost = func(err error) { t.Errorf("a loss was reported: %v", err) }
 				g, err := b.Acquire(ctx, req)
 				if err == nil {
 					err = g.Release(context.Background())

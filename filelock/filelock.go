@@ -17,8 +17,8 @@ import (
 
 func init() { backend.Register("file", open) }
 
-// Backend gives out the locks of a directory. It is safe for concurrent use. It
-// opens one file for each hold or wait, and on Linux one inotify instance.
+// Backend has the locks of a directory. It is safe for concurrent use. It opens one
+// file for each holder and waiter, and on Linux one inotify instance.
 type Backend struct {
 	root      string // absolute
 	prefix    string
@@ -30,7 +30,7 @@ type Backend struct {
 
 	mu      sync.Mutex
 	closed  bool
-	tickets map[ticketID]*ticket // every live one, which also keeps its file from the garbage collector
+	tickets map[ticketID]*ticket // all live tickets; keeps their files from the garbage collector
 	events  *watcher             // nil until the first watch
 	active  sync.WaitGroup       // operations under way
 }
@@ -56,8 +56,8 @@ func WithPrefix(prefix string) Option { return func(b *Backend) { b.prefix = pre
 // accepted.
 func WithMode(mode fs.FileMode) Option { return func(b *Backend) { b.mode = mode } }
 
-// WithFUSE accepts a directory on FUSE. The caller vouches for it: the file system
-// is local and its flock excludes all processes of the machine.
+// WithFUSE accepts a directory on FUSE. The caller guarantees that the file system is
+// local and that its flock excludes all processes of the machine.
 func WithFUSE() Option { return func(b *Backend) { b.allowFUSE = true } }
 
 // New returns a Backend of a directory, which it creates if it is missing. On a
@@ -88,7 +88,7 @@ func New(dir string, opts ...Option) (*Backend, error) {
 	if b.root, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("directory %q: %w", dir, err)
 	}
-	b.host, _ = os.Hostname() // only a hint for those who look at tickets
+	b.host, _ = os.Hostname() // informative
 	if err := b.prepare(); err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ const modeAccepted = "octal permissions with rwx for the owner, such as 0700 or 
 
 // prepare creates the root and makes sure that flock excludes there.
 func (b *Backend) prepare() error {
-	// What exists of the path is looked at first: nothing is created on a file system
-	// that is then refused.
+	// The existing part of the path is checked first, so that nothing is created on
+	// a file system that is refused.
 	have := b.root
 	for {
 		if _, err := os.Stat(have); err == nil || !errors.Is(err, fs.ErrNotExist) || have == filepath.Dir(have) {
@@ -120,7 +120,7 @@ func (b *Backend) prepare() error {
 	if info, err := os.Stat(b.root); err != nil {
 		return rootErr(b.root, err)
 	} else if !info.IsDir() {
-		return backend.Invalid("directory", b.root, "a directory, and this is another kind of file")
+		return backend.Invalid("directory", b.root, "a directory, not another kind of file")
 	}
 	if err := checkFS(b.root, b.allowFUSE); err != nil {
 		return err
@@ -163,12 +163,12 @@ func (b *Backend) create(path string, flags int) (*os.File, error) {
 		return f, err
 	}
 	if info, err := f.Stat(); err == nil && info.Mode().Perm() != mode {
-		_ = f.Chmod(mode) // fails if it is not ours, and then its owner has seen to it
+		_ = f.Chmod(mode) // fails for the file of another user, who has set its mode
 	}
 	return f, nil
 }
 
-// touch proves that files can be made in the root.
+// touch checks that files can be created in the root.
 func (b *Backend) touch() error {
 	f, err := b.create(filepath.Join(b.root, ".ping"), os.O_RDWR)
 	if err != nil {
@@ -197,7 +197,7 @@ func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 		opts = append(opts, WithMode(m))
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("%w URL: a user or password means nothing here; want file:///directory", backend.ErrInvalid)
+		return nil, fmt.Errorf("%w URL: want no user and no password; accepted: file:///directory", backend.ErrInvalid)
 	}
 	if len(u.Hosts) > 0 && (len(u.Hosts) > 1 || u.Hosts[0] != "localhost") {
 		return nil, backend.Invalid("URL host", strings.Join(u.Hosts, ","), "none: file:///absolute/directory or file:relative/directory")
@@ -223,25 +223,24 @@ func parseMode(s string) (fs.FileMode, error) {
 // Capabilities says what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	c := backend.Capabilities{
-		Name:            "file",
-		Scope:           backend.ScopeMachine,
-		Loss:            backend.LossProcess,
-		Order:           backend.FIFO,
-		Wake:            backend.WakePoll,
-		Fencing:         backend.FencingRestart,
-		MinTTL:          time.Millisecond,
-		WakesPerRelease: 1,
+		Name:    "file",
+		Scope:   backend.ScopeMachine,
+		Loss:    backend.LossProcess,
+		Order:   backend.FIFO,
+		Wake:    backend.WakePoll,
+		Fencing: backend.FencingRestart,
+		MinTTL:  time.Millisecond,
 		Caveats: []string{
 			"A stopped process keeps its lock and its place in the queue.",
-			"A process frozen within its few microseconds in the critical section blocks the taking of that lock.",
+			"A process that is stopped in the critical section, which takes a few microseconds, blocks that lock.",
 			"Deleting the files of a lock that is held breaks it.",
 			"Tokens rise after a deletion of the directory only if the clock was not set back.",
-			"Each name leaves a small directory behind.",
+			"Each name leaves a small directory.",
 		},
 	}
 	if canWatch {
 		c.Wake, c.PushesLoss = backend.WakePush, true
-		c.Caveats = append(c.Caveats, "Where the system's inotify limits are exhausted, waiters poll and a loss is found at the next renewal.")
+		c.Caveats = append(c.Caveats, "If the inotify limits of the system are exhausted, waiters poll, and a holder learns of a loss at its next renewal.")
 	}
 	return c
 }
@@ -254,13 +253,13 @@ func (b *Backend) begin(ctx context.Context) error {
 		return backend.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return backend.NotExecuted(err)
 	}
 	b.active.Add(1)
 	return nil
 }
 
-// Ping implements backend.Pinger: it makes sure that the directory can be written to.
+// Ping implements backend.Pinger. It checks that the directory is writable.
 func (b *Backend) Ping(ctx context.Context) error {
 	if err := b.begin(ctx); err != nil {
 		return err
@@ -272,7 +271,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends waits with ErrClosed and frees whatever this Backend still holds.
+// Close ends waits with ErrClosed and releases the locks that this Backend still holds.
 func (b *Backend) Close(context.Context) error {
 	b.mu.Lock()
 	first := !b.closed
@@ -282,7 +281,7 @@ func (b *Backend) Close(context.Context) error {
 		return nil
 	}
 	close(b.done)
-	b.active.Wait() // operations only have to leave: none blocks once done is closed
+	b.active.Wait() // no operation blocks once done is closed
 	b.mu.Lock()
 	left := make([]*ticket, 0, len(b.tickets))
 	for _, t := range b.tickets {

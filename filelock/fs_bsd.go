@@ -11,7 +11,7 @@ import (
 // mntLocal is MNT_LOCAL, which these systems set on file systems stored locally.
 const mntLocal = 0x1000
 
-// checkFS needs no word on FUSE: whether it is local stands in the same flag.
+// checkFS does not look for FUSE: the flag also says whether FUSE is local.
 func checkFS(path string, allowFUSE bool) error {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(path, &st); err != nil {

@@ -16,7 +16,7 @@ var _ backend.Grant = (*ticket)(nil)
 // Token implements backend.Grant.
 func (t *ticket) Token() uint64 { return t.number }
 
-// Until implements backend.Grant: a hold does not expire.
+// Until implements backend.Grant: a grant does not expire.
 func (t *ticket) Until() time.Time { return time.Time{} }
 
 // Renew implements backend.Grant. There is nothing to extend: it verifies.
@@ -30,8 +30,7 @@ func (t *ticket) Renew(ctx context.Context, _ time.Duration) error {
 	return t.verify()
 }
 
-// Release implements backend.Grant. It does not look at ctx: it is over before a
-// context could matter.
+// Release implements backend.Grant. It ignores ctx: it does not wait.
 func (t *ticket) Release(context.Context) error {
 	if err := t.b.begin(context.Background()); err != nil {
 		return err
@@ -44,14 +43,14 @@ func (t *ticket) Release(context.Context) error {
 	}
 	// The successor may run as soon as the name is gone.
 	if err := remove(ticketPath(t.dir, t.number)); err != nil {
-		return err
+		return backend.NotExecuted(err)
 	}
 	t.end()
 	return nil
 }
 
-// verify makes sure that the ticket's file is still in its place; t.mu is held. A
-// ticket that is not has ended: its file is closed.
+// verify checks that the ticket's file is still in its place. If it is not, the ticket has
+// ended, and verify closes the file. The caller holds t.mu.
 func (t *ticket) verify() error {
 	if t.file == nil {
 		return backend.ErrLost
@@ -61,15 +60,15 @@ func (t *ticket) verify() error {
 	case err == nil && os.SameFile(info, t.info):
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err // no answer
+		return backend.NotExecuted(err)
 	}
 	t.end()
 	return fmt.Errorf("%w: its ticket was removed", backend.ErrLost)
 }
 
-// end closes the file of a ticket that has left its place; t.mu is held. The flock
-// is dropped explicitly: a child that is being forked at this moment shares the
-// file until it executes its program.
+// end closes the file of a ticket that has left its place. The caller holds t.mu. The
+// flock is dropped explicitly: a child that is being forked now shares the file until it
+// executes its program.
 func (t *ticket) end() {
 	unflock(t.file)
 	t.file.Close()
@@ -84,8 +83,8 @@ func (t *ticket) end() {
 	t.b.mu.Unlock()
 }
 
-// discard gives the ticket up, whatever it was. Even if its file cannot be removed
-// it ends here: without its flock it is dead, and swept by the next comer.
+// discard ends the ticket. If its file cannot be removed, the ticket is dead without its
+// flock, and the next request removes it.
 func (t *ticket) discard() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +96,7 @@ func (t *ticket) discard() {
 	}
 }
 
-// abandon gives the ticket up and ends a wait for it.
+// abandon ends the ticket and a wait for it.
 func (t *ticket) abandon() {
 	t.mu.Lock()
 	select {
@@ -109,7 +108,7 @@ func (t *ticket) abandon() {
 	t.discard()
 }
 
-// hold makes the ticket a grant and begins to watch over it.
+// hold makes the ticket a grant and watches its file.
 func (t *ticket) hold() {
 	t.mu.Lock()
 	t.holds = true
@@ -120,7 +119,7 @@ func (t *ticket) hold() {
 	t.check() // it may have been broken before it was watched
 }
 
-// check runs when something happened to our own file.
+// check runs when the ticket's own file has changed. It reports a loss.
 func (t *ticket) check() {
 	t.mu.Lock()
 	ended := t.file == nil

@@ -18,11 +18,11 @@ import (
 
 const (
 	fenceFile = "fence"
-	newFile   = "new" // a ticket in the making; only within the guard
+	newFile   = "new" // a ticket that is not complete; only within the guard
 )
 
-// guardTimeout is how long the critical section of others may take, which is
-// microseconds each, before it is reported that one of them seems to be frozen.
+// guardTimeout is how long an attempt waits for the guard. A critical section takes
+// microseconds, so after that time a process is probably stopped in its own.
 var guardTimeout = 10 * time.Second
 
 // guard is the critical section of one lock.
@@ -33,8 +33,8 @@ type guard struct {
 	leave func() // ends the local turn
 }
 
-// enter takes the guard of a lock's directory. If create is false and there is no
-// such directory it returns nil, nil: nobody holds or waits.
+// enter takes the guard of a lock's directory. If create is false and the directory does
+// not exist, it returns nil, nil: the lock is free and has no waiters.
 func (b *Backend) enter(ctx context.Context, dir string, create bool) (*guard, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, guardTimeout, &frozenError{filepath.Join(dir, fenceFile)})
 	defer cancel()
@@ -59,7 +59,7 @@ func (b *Backend) enter(ctx context.Context, dir string, create bool) (*guard, e
 	}
 }
 
-// errReplaced: while we waited for the guard its file was deleted or replaced.
+// errReplaced: the file of the guard was deleted or replaced during the wait for it.
 var errReplaced = errors.New("fence file replaced")
 
 func (b *Backend) tryEnter(ctx context.Context, dir string, create bool) (*guard, error) {
@@ -130,11 +130,11 @@ func (b *Backend) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// frozenError is the end of the guard's own patience.
+// frozenError is the error after guardTimeout.
 type frozenError struct{ path string }
 
 func (e *frozenError) Error() string {
-	return fmt.Sprintf("others have kept %s for %v: a process may be frozen in its critical section", e.path, guardTimeout)
+	return fmt.Sprintf("%s was locked by other processes for %v: a process may be stopped in its critical section", e.path, guardTimeout)
 }
 
 // ended is the error of a context that ended while waiting for the guard.
@@ -146,21 +146,20 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// exit leaves the critical section. The flock is dropped explicitly: a child that is
-// being forked at this moment shares the file until it executes its program.
+// exit leaves the critical section. The flock is dropped explicitly, as in ticket.end.
 func (g *guard) exit() {
 	unflock(g.fence)
 	g.fence.Close()
 	g.leave()
 }
 
-// draw takes the next number: above all that were given out, as far as the
-// counter, the tickets in the directory and the clock tell.
+// draw returns the next number: above the counter, above the tickets in the directory,
+// and at least the clock in microseconds.
 func (g *guard) draw(highest uint64) (uint64, error) {
 	var buf [numberLen + 2]byte
 	n, _ := g.fence.ReadAt(buf[:], 0)
 	last := highest
-	// anything but a counter of ours, such as the empty file of a beginning, is ignored
+	// other content, such as that of a new, empty file, is ignored
 	if n == numberLen+1 && buf[numberLen] == '\n' {
 		if v, err := strconv.ParseUint(string(buf[:numberLen]), 10, 64); err == nil {
 			last = max(last, v)
@@ -179,8 +178,8 @@ func (g *guard) draw(highest uint64) (uint64, error) {
 	return next, nil
 }
 
-// turns lets the goroutines of this process in one at a time per directory, so that
-// only processes have to poll for a guard.
+// turns admits one goroutine of this process at a time to each directory, so that only
+// processes poll for a guard.
 type turns struct {
 	mu sync.Mutex
 	m  map[string]*turn

@@ -10,8 +10,8 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Inspect implements backend.Inspector. It takes no guard: a ticket lives from the
-// moment that it can be seen.
+// Inspect implements backend.Inspector. It needs no guard: a ticket is live from the
+// moment that it is visible.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
 	if err := b.begin(ctx); err != nil {
 		return backend.Info{}, err
@@ -44,12 +44,12 @@ func inspect(dir string) (info backend.Info, r record, err error) {
 			continue
 		}
 		rec, foreign := read(dir, n)
-		party := rec.party()
+		c := rec.contender()
 		if info.Holder == nil {
 			r = rec
-			info.Holder = &backend.Holder{Party: party, Token: n, Foreign: foreign}
+			info.Holder = &backend.Holder{Contender: c, Token: n, Foreign: foreign}
 		} else {
-			info.Waiters = append(info.Waiters, party)
+			info.Waiters = append(info.Waiters, c)
 		}
 	}
 	return info, r, nil
@@ -83,7 +83,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		if !exact {
 			var ok bool
 			if name, ok = unescape(r.Name); !ok || dirName(b.prefix, name) != e.Name() {
-				continue // not a lock of ours
+				continue // not a lock of this library
 			}
 		}
 		info.Name = name

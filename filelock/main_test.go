@@ -163,7 +163,7 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
-const patience = 20 * time.Second
+const timeout = 20 * time.Second
 
 func (p *process) expect(t *testing.T, word string) uint64 {
 	t.Helper()
@@ -175,7 +175,7 @@ func (p *process) expect(t *testing.T, word string) uint64 {
 		}
 		n, _ := strconv.ParseUint(rest, 10, 64)
 		return n
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("a helper did not say %q", word)
 	}
 	panic("unreachable")
@@ -235,7 +235,7 @@ func queue(t testing.TB, ctx context.Context, b *Backend, key string) chan outco
 	case <-waiting:
 	case o := <-out:
 		t.Fatalf("not queued: %v, %v", o.g, o.err)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("not queued in time")
 	}
 	return out
@@ -254,7 +254,7 @@ func served(t testing.TB, out chan outcome) backend.Grant {
 			t.Fatal(o.err)
 		}
 		return o.g
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("not served in time")
 	}
 	panic("unreachable")
@@ -262,7 +262,7 @@ func served(t testing.TB, out chan outcome) backend.Grant {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %s", what)
 		}

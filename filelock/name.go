@@ -19,8 +19,8 @@ const (
 )
 
 // dirName maps a prefix and a name to the name of a directory, injectively, even on
-// file systems that ignore case or normalize Unicode. A name that is too long keeps
-// a readable head and is told from others by its SHA-256.
+// file systems that ignore case or normalize Unicode. A name that is too long is cut, and
+// its SHA-256 is appended.
 func dirName(prefix, name string) string {
 	head := dirPrefix(prefix)
 	e := escape(name)
@@ -43,8 +43,7 @@ func dirPrefix(prefix string) string {
 	return escape(prefix) + string(prefixEnd)
 }
 
-// nameOf is the inverse of dirName. A hashed name cannot be told from the
-// directory; then it returns exact=false.
+// nameOf is the inverse of dirName. For a hashed name it returns exact=false.
 func nameOf(prefix, dir string) (name string, exact, ours bool) {
 	e, ok := strings.CutPrefix(dir, dirPrefix(prefix))
 	if !ok || strings.ContainsRune(e, prefixEnd) {

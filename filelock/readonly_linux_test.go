@@ -18,7 +18,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 	if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	if os.Geteuid() == 0 { // who may write anywhere: this thread becomes nobody to the file system
+	if os.Geteuid() == 0 { // root may write anywhere: this thread changes its user id for the file system
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		_ = syscall.Setfsuid(65534)

@@ -12,8 +12,8 @@ const (
 	exclusive = syscall.LOCK_EX
 	shared    = syscall.LOCK_SH
 
-	// noFollow keeps others from leading us out of the directory by a link, or into a
-	// pipe that never opens.
+	// noFollow refuses a link to a file outside of the directory, and does not block on
+	// a pipe.
 	noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 )
 

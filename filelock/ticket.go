@@ -19,7 +19,7 @@ import (
 // numberLen is the length of a ticket's file name: a number in decimal, padded.
 const numberLen = 20
 
-// record is the content of a ticket file, for those who inspect.
+// record is the content of a ticket file, for Inspect.
 type record struct {
 	Name     string    `json:"name"` // escaped, as in directory names but never hashed
 	Owner    string    `json:"owner"`
@@ -29,34 +29,34 @@ type record struct {
 	Since    time.Time `json:"since"`
 }
 
-// maxRecord bounds what is read of a ticket that somebody else may have made.
+// maxRecord bounds the size in bytes of a ticket that is read: another program may have made it.
 const maxRecord = 16 << 10
 
 type ticketID struct{ dir, owner string }
 
 // ticket is an attempt of this Backend that waits or holds. Its file is open and
-// flock'ed until the ticket is given up.
+// locked by flock until the ticket ends.
 type ticket struct {
 	b      *Backend
 	dir    string
 	number uint64
 	owner  string
 	onLost func(error)
-	// abandoned is closed by Abandon; a wait that it ends must not queue up again.
+	// abandoned is closed by Abandon; its wait must not queue again.
 	abandoned chan struct{}
 
 	mu      sync.Mutex // serializes the end with checks
 	file    *os.File   // nil once the ticket has ended
 	info    fs.FileInfo
 	holds   bool   // false while it waits
-	unwatch func() // ends the watch over our own file, nil if there is none
+	unwatch func() // ends the watch of the ticket's own file, nil if there is none
 }
 
 func ticketPath(dir string, number uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%0*d", numberLen, number))
 }
 
-// numbers returns those of the tickets in a directory, dead or alive, in order.
+// numbers returns the numbers of all tickets in a directory, live and dead, in order.
 func numbers(dir string) ([]uint64, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -80,8 +80,8 @@ func numbers(dir string) ([]uint64, error) {
 	return ns, nil
 }
 
-// alive probes a ticket: whether its maker still holds the flock. An error is no
-// answer, and never to be taken for a death.
+// alive reports whether the owner of a ticket still has its flock. An error does not
+// mean that the ticket is dead.
 func alive(path string) (bool, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,7 +112,7 @@ func lowest(dir string, ns []uint64) (int, error) {
 }
 
 // sweep removes the dead tickets before the first live one, and returns the rest.
-// The dead that stand between the living are swept when their turn comes.
+// Dead tickets between live ones are removed later.
 func (g *guard) sweep(ns []uint64) ([]uint64, error) {
 	live, err := lowest(g.dir, ns)
 	for _, n := range ns[:live] {
@@ -130,9 +130,9 @@ func remove(path string) error {
 	return nil
 }
 
-// issue makes the ticket of an attempt. The file gets its name when it is complete
-// and flock'ed, so whoever sees a ticket sees a live one until its maker dies. After
-// an error nothing of it is left.
+// issue creates the ticket of an attempt. The file gets its name when it is complete and
+// locked, so a ticket is live from the moment that it is visible. After an error nothing
+// of it is left.
 func (g *guard) issue(req *backend.Request, highest uint64) (t *ticket, err error) {
 	number, err := g.draw(highest)
 	if err != nil {
@@ -147,7 +147,7 @@ func (g *guard) issue(req *backend.Request, highest uint64) (t *ticket, err erro
 	}
 	path := filepath.Join(g.dir, newFile)
 	f, err := g.b.create(path, os.O_RDWR|os.O_EXCL)
-	if errors.Is(err, fs.ErrExist) { // of a process that died right here
+	if errors.Is(err, fs.ErrExist) { // of a process that died at this point
 		if err = remove(path); err == nil {
 			f, err = g.b.create(path, os.O_RDWR|os.O_EXCL)
 		}
@@ -167,7 +167,7 @@ func (g *guard) issue(req *backend.Request, highest uint64) (t *ticket, err erro
 	if ours, err := tryFlock(f, exclusive); err != nil {
 		return nil, fmt.Errorf("flock %s: %w", path, err)
 	} else if !ours {
-		return nil, fmt.Errorf("flock %s: somebody else has locked a file in the making", path)
+		return nil, fmt.Errorf("flock %s: another program has locked a new file", path)
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -186,8 +186,8 @@ func (g *guard) issue(req *backend.Request, highest uint64) (t *ticket, err erro
 	return t, nil
 }
 
-// read returns what a ticket says of its owner. Of a foreign or damaged one it
-// makes up what is needed, and says so.
+// read returns the record of a ticket. If another program made the ticket, or it is
+// damaged, read returns foreign=true and the file name as the owner.
 func read(dir string, number uint64) (r record, foreign bool) {
 	path := ticketPath(dir, number)
 	if f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0); err == nil {
@@ -200,9 +200,9 @@ func read(dir string, number uint64) (r record, foreign bool) {
 	return record{Owner: filepath.Base(path)}, true
 }
 
-// party is the one whose ticket says r.
-func (r record) party() backend.Party {
-	p := backend.Party{Owner: r.Owner, Metadata: r.Metadata}
+// contender returns the contender of a ticket.
+func (r record) contender() backend.Contender {
+	p := backend.Contender{Owner: r.Owner, Metadata: r.Metadata}
 	if !r.Since.IsZero() {
 		p.Age = max(0, time.Since(r.Since))
 	}
@@ -211,5 +211,5 @@ func (r record) party() backend.Party {
 
 func holder(dir string, number uint64) backend.Holder {
 	r, foreign := read(dir, number)
-	return backend.Holder{Party: r.party(), Token: number, Foreign: foreign}
+	return backend.Holder{Contender: r.contender(), Token: number, Foreign: foreign}
 }

@@ -20,15 +20,15 @@ func lastAlive(dir string, ns []uint64) (int, error) {
 	return -1, nil
 }
 
-// errGone: our own ticket has been removed from the queue.
+// errGone: the ticket has been removed from the queue.
 var errGone = errors.New("the place in the queue was deleted")
 
 // errAbandoned ends a wait whose attempt another goroutine has abandoned.
 var errAbandoned = errors.New("the attempt was abandoned while it waited")
 
-// wait returns nil when no live ticket is left before t. Failures to look are ridden
-// out for as long as patience since the last look that succeeded.
-func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, patience time.Duration) error {
+// wait returns nil when no live ticket is left before t. It returns the error of a look if
+// no look has succeeded for retryFor.
+func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor time.Duration) error {
 	woken := make(chan struct{}, 1)
 	wake := func() {
 		select {
@@ -37,7 +37,7 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, patience t
 		}
 	}
 	var (
-		watched uint64 // the ticket that unwatch is about
+		watched uint64 // the ticket that is watched
 		pushed  bool   // whether the watch works
 		unwatch func()
 		pace    pace
@@ -51,7 +51,7 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, patience t
 	}
 	defer stop()
 	for {
-		// The watch comes first, so nothing can happen between the look and the watch.
+		// The watch comes before the look, so no event is missed.
 		if before != 0 && (before != watched || !pushed) {
 			stop()
 			watched = before
@@ -70,7 +70,7 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, patience t
 			return nil
 		case err == nil:
 			looked = time.Now()
-		case time.Since(looked) > patience:
+		case time.Since(looked) > retryFor:
 			return err
 		}
 		if err == nil && next != before {
@@ -94,8 +94,8 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, patience t
 	}
 }
 
-// look finds the live ticket that t has to wait for, 0 if there is none: then t holds
-// the lock. As long as the one before t lives there is no need to look further.
+// look returns the live ticket that t waits for. It returns 0 if there is none: then t
+// holds the lock.
 func (t *ticket) look(before uint64) (uint64, error) {
 	if before != 0 {
 		if ok, err := alive(ticketPath(t.dir, before)); err != nil || ok {
@@ -123,7 +123,7 @@ func (t *ticket) look(before uint64) (uint64, error) {
 	return ns[i], nil
 }
 
-// gone returns errGone if t's file is not in its place any more.
+// gone returns errGone if the file of t is no longer in its place.
 func (t *ticket) gone() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,14 +134,14 @@ func (t *ticket) gone() error {
 	return err
 }
 
-// pace says when a waiter looks again if nothing wakes it.
+// pace is the interval of a waiter's looks between events.
 type pace struct{ pause time.Duration }
 
 const (
 	// hurried is the first pause after an event: the kernel reports the close of a
 	// dying process's file a moment before it drops the flock.
 	hurried = 50 * time.Microsecond
-	// idle is the longest pause. Events are reliable; it heals what nobody thought of.
+	// idle is the longest pause, in case an event is missed.
 	idle = 5 * time.Second
 )
 

@@ -2,9 +2,9 @@ package filelock
 
 import "github.com/interlock-go/lock/backend"
 
-// watch calls notify whenever something happened to the file that may mean the end
-// of its ticket, from one goroutine, until cancel is called. It reports false if
-// nothing will call: then the file must be looked at now and then.
+// watch calls notify, from one goroutine, after each event of the file that may mean the
+// end of its ticket, until cancel is called. It returns false if there are no events:
+// then the caller polls.
 func (b *Backend) watch(path string, notify func()) (cancel func(), ok bool) {
 	w, err := b.watcher()
 	if err != nil {
@@ -14,8 +14,8 @@ func (b *Backend) watch(path string, notify func()) (cancel func(), ok bool) {
 	return cancel, err == nil
 }
 
-// watcher opens the inotify instance with the first watch. A failure is not
-// remembered: the limit that it hit may be free the next time.
+// watcher opens the inotify instance with the first watch. After a failure, for example
+// at a limit, the next watch tries again.
 func (b *Backend) watcher() (*watcher, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

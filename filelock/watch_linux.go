@@ -12,13 +12,13 @@ import (
 
 const canWatch = true
 
-// The end of a ticket: its name is removed (the link count is an attribute) or
-// moved, or the only writer closes it, which the kernel does for the dead.
+// A ticket ends when its name is removed (the link count is an attribute) or moved, or
+// when its only writer closes it. The kernel closes the files of a dead process.
 const watchMask = syscall.IN_CLOSE_WRITE | syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF |
 	syscall.IN_DONT_FOLLOW
 
-// watcher is an inotify instance. The kernel has one watch per file and instance, so
-// those who watch the same file share it.
+// watcher is an inotify instance. The kernel has one watch for each file and instance,
+// which all watches of the file share.
 type watcher struct {
 	file *os.File // non-blocking, so that close ends a read
 	done chan struct{}
@@ -125,7 +125,7 @@ func (w *watcher) dispatch(wd int32, mask uint32) {
 	var hit []*watch
 	if mask&syscall.IN_Q_OVERFLOW == 0 {
 		hit = slices.Collect(maps.Keys(w.watches[wd]))
-	} else { // events were dropped: it may have been anybody's
+	} else { // events were dropped: any file may have changed
 		for _, set := range w.watches {
 			hit = slices.AppendSeq(hit, maps.Keys(set))
 		}

@@ -31,10 +31,10 @@ func TestWatchesOfOneFile(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan int, 9)
+	events := make(chan int, 9)
 	var cancels []func()
 	for i := range 3 {
-		cancel, err := w.add(path, func() { told <- i })
+		cancel, err := w.add(path, func() { events <- i })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,13 +50,13 @@ func TestWatchesOfOneFile(t *testing.T) {
 	}
 	for seen := map[int]bool{}; !seen[0] || !seen[2]; {
 		select {
-		case i := <-told:
+		case i := <-events:
 			if i == 1 {
-				t.Fatal("told after cancel")
+				t.Fatal("an event after cancel")
 			}
 			seen[i] = true
-		case <-time.After(patience):
-			t.Fatal("not told")
+		case <-time.After(timeout):
+			t.Fatal("no event")
 		}
 	}
 	cancels[0]()
@@ -78,8 +78,8 @@ func TestProbeIsNoEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan struct{}, 9)
-	if _, err := w.add(path, func() { told <- struct{}{} }); err != nil {
+	events := make(chan struct{}, 9)
+	if _, err := w.add(path, func() { events <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
@@ -88,8 +88,8 @@ func TestProbeIsNoEvent(t *testing.T) {
 		}
 	}
 	f.Close() // the first event: had the probes made any, they would come before it
-	<-told
-	if n := len(told); n != 0 {
+	<-events
+	if n := len(events); n != 0 {
 		t.Errorf("%d events too many", n)
 	}
 }

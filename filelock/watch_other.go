@@ -4,7 +4,7 @@ package filelock
 
 import "errors"
 
-// canWatch: waiters look at their predecessor's file now and then.
+// canWatch is false: waiters poll the file of their predecessor.
 const canWatch = false
 
 type watcher struct{}

@@ -119,7 +119,7 @@ install_packages() { # packages...
 # --- what is missing ---
 
 c_compiler_works() {
-	have gcc && printf '#include <stdlib.h>\n' | gcc -E -x c - >/dev/null 2>&1
+	have gcc && gcc -E -x c - <<<'#include <stdlib.h>' >/dev/null 2>&1
 }
 
 plan_toolchain() {

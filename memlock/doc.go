@@ -1,35 +1,33 @@
-// Package memlock is the driver for locks within one process. It is also the
-// reference for drivers: it shows each rule of package backend without a service
-// in the way.
+// Package memlock is the driver for locks between the goroutines of one process. It is
+// also the reference for drivers: it shows each rule of package backend without
+// a service.
 //
 // # URL
 //
-//	mem:               a space of its own: only users of the same client exclude each other
-//	mem://NAME         the space NAME: all who open it in this process share its locks
+//	mem:               a space of its own, used by this client only
+//	mem://NAME         the space NAME, shared by all clients of this process that open it
 //
 // The parameter prefix=P separates the locks of one application from those of
 // others in the same space.
 //
 // # Guarantees
 //
-//   - Waiters are served in the order of their arrival. A freed lock is assigned to
-//     the first of them before anybody else can take it, so nobody overtakes and
-//     one release wakes one waiter.
-//   - Fencing tokens rise strictly per lock for as long as the space lives. They
-//     come from counters that many locks share, so they have gaps, and a lock that
-//     nobody holds takes no memory.
-//   - A grant ends exactly when its TTL has passed without a renewal; the lock then
-//     goes to the first waiter at once.
-//   - A wait that is given up leaves nothing behind.
-//   - A holder whose lock is broken is told at once.
-//   - There is no goroutine, and a timer only while somebody waits.
+//   - Waiters are served in the order of arrival. A freed lock is assigned to the
+//     first waiter, so no other client can overtake it, and one release wakes one
+//     waiter.
+//   - Fencing tokens rise strictly for each lock as long as the space lives. Many
+//     locks share a counter, so there are gaps, and a free lock uses no memory.
+//   - A grant ends exactly when its TTL has passed without a renewal. The lock then
+//     goes to the first waiter.
+//   - A wait that is cancelled leaves nothing behind.
+//   - A holder whose lock is broken is notified at once.
+//   - There is no goroutine, and there is a timer only while a client waits.
 //
-// # Traps
+// # Limits
 //
-// A space is memory: it excludes nobody in another process, and its tokens begin
-// anew with the process. Never compare them with tokens from another backend or from
-// an earlier run at a resource that remembers. A space that was opened by name lives
-// as long as the process. Everybody within a space shares one clock, so the package
-// works inside a testing/synctest bubble; a lock must not be held or waited for from
-// inside and outside of a bubble at once.
+// A space excludes no other process, and its tokens restart with the process. Do not
+// compare them with tokens from another backend or from an earlier run. A named space
+// lives as long as the process. All clients of a space share one clock, so the package
+// works inside a testing/synctest bubble; do not use a lock from inside and outside of
+// a bubble at the same time.
 package memlock

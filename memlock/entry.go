@@ -6,10 +6,9 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// entry is a lock that somebody holds. Invariant, whenever the shard's mutex is
-// free: an entry is in the map exactly while it has a holder, and only a lock with
-// a holder has waiters. So a free lock takes no memory, and a freed one is never
-// seen free while somebody waits for it.
+// entry is a held lock. Invariant while the shard's mutex is free: an entry is in the
+// map if and only if it has a holder, and only an entry with a holder has waiters. So
+// a free lock uses no memory, and a lock with waiters is never seen free.
 type entry struct {
 	sh     *shard
 	id     lockID
@@ -17,8 +16,8 @@ type entry struct {
 
 	first, last *waiter // the queue, in the order of arrival
 
-	// timer passes the lock on when its holder's TTL has passed. It is armed only
-	// while somebody waits; otherwise the next comer finds out.
+	// timer assigns the lock to the first waiter when the holder's TTL has passed. It
+	// is armed only while there are waiters; without them the next request looks.
 	timer *time.Timer
 	armed time.Time // when the timer fires, zero if it is not armed
 }
@@ -27,18 +26,18 @@ type entry struct {
 type waiter struct {
 	grant      grant // what the attempt gets at its turn
 	ttl        time.Duration
-	turn       chan struct{} // closed when the waiter has left the queue by another's hand
+	turn       chan struct{} // closed when another goroutine has removed the waiter from the queue
 	granted    bool
 	queued     bool
 	prev, next *waiter
 }
 
-// live returns the entry of a lock if it is held at now. A holder whose TTL has
-// passed makes way for the first waiter before anybody looks at the lock.
+// live returns the entry of a lock if it is held at now. If the holder's TTL has
+// passed, live first assigns the lock to the first waiter.
 func (sh *shard) live(id lockID, now time.Time) *entry {
 	e := sh.locks[id]
 	for e != nil && !now.Before(e.holder.until) {
-		if !e.pass(now) {
+		if !e.handOver(now) {
 			return nil
 		}
 	}
@@ -57,30 +56,30 @@ func (sh *shard) take(g *grant, now, until time.Time) {
 		sh.locks = map[lockID]*entry{}
 	}
 	sh.locks[g.id] = e
-	e.hold(g, now, until)
+	e.grantTo(g, now, until)
 }
 
-func (e *entry) hold(g *grant, now, until time.Time) {
+func (e *entry) grantTo(g *grant, now, until time.Time) {
 	e.sh.last++
 	g.token, g.since, g.until = e.sh.last, now, until
 	e.holder = g
 }
 
-// pass ends the hold and assigns the lock to the first waiter. Without one it
-// removes the entry and reports false.
-func (e *entry) pass(now time.Time) bool {
+// handOver ends the grant of the holder and assigns the lock to the first waiter. If
+// there is none, it removes the entry and returns false.
+func (e *entry) handOver(now time.Time) bool {
 	w := e.first
 	if w == nil {
 		e.disarm()
 		delete(e.sh.locks, e.id)
-		// The timer is not kept: it may belong to a synctest bubble that ends. The shard
-		// stays as it is: a timer that fires right now reads it to find the mutex.
+		// The timer is not kept: it may belong to a synctest bubble that ends. The entry
+		// keeps its shard: a timer that fires now reads it to find the mutex.
 		e.id, e.holder, e.timer = lockID{}, nil, nil
 		e.sh.spare = e
 		return false
 	}
 	e.remove(w)
-	e.hold(&w.grant, now, now.Add(w.ttl))
+	e.grantTo(&w.grant, now, now.Add(w.ttl))
 	w.granted = true
 	close(w.turn)
 	e.arm(now)
@@ -116,9 +115,9 @@ func (e *entry) remove(w *waiter) {
 	}
 }
 
-// arm sees to it that the timer fires no later than the holder's TTL ends. A timer
-// that fires too early arms itself again, which is cheaper than moving it with
-// every renewal and hand-off.
+// arm makes the timer fire no later than the end of the holder's TTL. A timer that
+// fires too early arms itself again, which is cheaper than a Reset at each renewal and
+// hand-off.
 func (e *entry) arm(now time.Time) {
 	at := e.holder.until
 	if e.first == nil || (!e.armed.IsZero() && !at.Before(e.armed)) {
@@ -139,8 +138,8 @@ func (e *entry) disarm() {
 	}
 }
 
-// expire runs when the timer fires. It may come late, when the entry is free or
-// serves another lock, and relies on nothing but what it finds.
+// expire runs when the timer fires. It may run late, when the entry is free or is used
+// for another lock.
 func (e *entry) expire() {
 	e.sh.mu.Lock()
 	defer e.sh.mu.Unlock()
@@ -164,7 +163,7 @@ func (e *entry) info(now time.Time) backend.Info {
 	h := e.holder.holder(now)
 	info := backend.Info{Name: e.id.name, Holder: &h}
 	for w := e.first; w != nil; w = w.next {
-		info.Waiters = append(info.Waiters, w.grant.seen(now))
+		info.Waiters = append(info.Waiters, w.grant.contender(now))
 	}
 	return info
 }

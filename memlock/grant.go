@@ -7,19 +7,19 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// grant is a hold, or what is to become one. The fields that change are guarded by
-// the shard's mutex.
+// grant is an attempt that holds the lock or waits for it. The shard's mutex guards the
+// fields that change.
 type grant struct {
-	b      *Backend
-	sh     *shard
-	id     lockID
-	party  backend.Party
-	onLost func(error)
+	b       *Backend
+	sh      *shard
+	id      lockID
+	attempt backend.Contender
+	onLost  func(error)
 
-	token uint64    // does not change once the attempt has been told of its grant
-	until time.Time // kept until then
-	told  time.Time // the end that the last renewal told of, which may be earlier; zero if there was none
-	since time.Time // the grant, or before it the attempt's arrival
+	token    uint64    // constant once the attempt was granted
+	until    time.Time // the lock is kept until then
+	promised time.Time // the end that the last renewal returned, which may be earlier; zero without renewal
+	since    time.Time // of the grant, or of the arrival in the queue
 }
 
 var (
@@ -29,12 +29,12 @@ var (
 
 func (g *grant) Token() uint64 { return g.token }
 
-// Until is exact: holder and "service" read the same clock.
+// Until is exact: holder and "service" use the same clock.
 func (g *grant) Until() time.Time {
 	g.sh.mu.Lock()
 	defer g.sh.mu.Unlock()
-	if !g.told.IsZero() {
-		return g.told
+	if !g.promised.IsZero() {
+		return g.promised
 	}
 	return g.until
 }
@@ -59,15 +59,15 @@ func (g *grant) keep(ctx context.Context, ttl time.Duration, shorten bool) error
 	if e == nil {
 		return backend.ErrLost
 	}
-	g.told = now.Add(ttl)
-	if shorten || g.told.After(g.until) {
-		g.until = g.told
+	g.promised = now.Add(ttl)
+	if shorten || g.promised.After(g.until) {
+		g.until = g.promised
 		e.arm(now)
 	}
 	return nil
 }
 
-// Release does not look at ctx: it is over before a context could matter.
+// Release ignores ctx: it does not wait.
 func (g *grant) Release(context.Context) error {
 	if g.b.closed.Load() {
 		return backend.ErrClosed
@@ -79,7 +79,7 @@ func (g *grant) Release(context.Context) error {
 	if e == nil {
 		return backend.ErrLost
 	}
-	e.pass(now)
+	e.handOver(now)
 	return nil
 }
 
@@ -92,12 +92,12 @@ func (g *grant) held(now time.Time) *entry {
 }
 
 func (g *grant) holder(now time.Time) backend.Holder {
-	return backend.Holder{Party: g.seen(now), Token: g.token, Left: g.until.Sub(now)}
+	return backend.Holder{Contender: g.contender(now), Token: g.token, Left: g.until.Sub(now)}
 }
 
-// seen is what others see of the party at now.
-func (g *grant) seen(now time.Time) backend.Party {
-	p := g.party
-	p.Age = now.Sub(g.since)
-	return p
+// contender returns what Inspect shows of the attempt at now.
+func (g *grant) contender(now time.Time) backend.Contender {
+	c := g.attempt
+	c.Age = now.Sub(g.since)
+	return c
 }

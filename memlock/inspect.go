@@ -70,7 +70,7 @@ func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 	}
 	g := e.holder
 	holder := g.holder(now)
-	e.pass(now)
+	e.handOver(now)
 	sh.mu.Unlock()
 	if g.onLost != nil {
 		g.onLost(fmt.Errorf("%w: broken", backend.ErrLost))

@@ -39,11 +39,11 @@ type Option func(*Backend)
 // WithPrefix separates the locks of this Backend from those under other prefixes.
 func WithPrefix(prefix string) Option { return func(b *Backend) { b.prefix = prefix } }
 
-// New returns a Backend with a space of its own.
+// New returns a Backend with its own space.
 func New(opts ...Option) *Backend { return NewSpace().Backend(opts...) }
 
-// Backend returns a new session in the space. Closing it ends its waits; what it
-// holds stays held until its TTL has passed, as after a lost connection.
+// Backend returns a new session in the space. Close ends its waits. Locks that it
+// holds stay held until their TTL has passed, as after a lost connection.
 func (s *Space) Backend(opts ...Option) *Backend {
 	b := &Backend{space: s, done: make(chan struct{})}
 	for _, o := range opts {
@@ -58,7 +58,7 @@ func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 		return nil, err
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("%w URL: a user or password means nothing here; want mem: or mem://name", backend.ErrInvalid)
+		return nil, fmt.Errorf("%w URL: want no user and no password; accepted: mem: or mem://name", backend.ErrInvalid)
 	}
 	if len(u.Hosts) > 1 || (u.Path != "" && u.Path != "/") {
 		return nil, backend.Invalid("URL name and path", fmt.Sprint(u.Hosts, u.Path), "mem: or mem://name, without a path")
@@ -73,17 +73,16 @@ func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 // Capabilities says what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Name:            "mem",
-		Scope:           backend.ScopeProcess,
-		Loss:            backend.LossTTL,
-		Order:           backend.FIFO,
-		Wake:            backend.WakePush,
-		Fencing:         backend.FencingMemory,
-		PushesLoss:      true,
-		MinTTL:          time.Millisecond,
-		WakesPerRelease: 1,
+		Name:       "mem",
+		Scope:      backend.ScopeProcess,
+		Loss:       backend.LossTTL,
+		Order:      backend.FIFO,
+		Wake:       backend.WakePush,
+		Fencing:    backend.FencingMemory,
+		PushesLoss: true,
+		MinTTL:     time.Millisecond,
 		Caveats: []string{
-			"Excludes within one process only; tokens begin anew with the process.",
+			"Excludes within one process only; tokens restart with the process.",
 		},
 	}
 }
@@ -92,7 +91,10 @@ func (b *Backend) check(ctx context.Context) error {
 	if b.closed.Load() {
 		return backend.ErrClosed
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return backend.NotExecuted(err)
+	}
+	return nil
 }
 
 func (b *Backend) checkRequest(ctx context.Context, req *backend.Request) error {
@@ -113,7 +115,7 @@ func invalidKey(key string) error {
 }
 
 // errAbandoned ends a wait whose attempt another goroutine has abandoned.
-var errAbandoned = errors.New("the attempt was abandoned while it waited")
+var errAbandoned = backend.NotExecuted(errors.New("the attempt was abandoned while it waited"))
 
 // TryAcquire implements backend.Backend.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
@@ -131,14 +133,13 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 		sh.take(g, now, now.Add(req.TTL))
 		return g, nil
 	}
-	if g := e.again(&req, now); g != nil {
+	if g := e.repeated(&req, now); g != nil {
 		return g, nil
 	}
 	return nil, e.locked(now)
 }
 
-// Acquire implements backend.Waiter. It never returns ErrUncertain: an attempt
-// that ends here has left the queue.
+// Acquire implements backend.Waiter. An attempt that fails has left the queue.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	if err := b.checkRequest(ctx, &req); err != nil {
 		return nil, err
@@ -154,7 +155,7 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		sh.mu.Unlock()
 		return g, nil
 	}
-	if g := e.again(&req, now); g != nil {
+	if g := e.repeated(&req, now); g != nil {
 		sh.mu.Unlock()
 		return g, nil
 	}
@@ -179,7 +180,7 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	case <-w.turn:
 	case <-ctx.Done():
 		w.giveUp()
-		return nil, ctx.Err()
+		return nil, backend.NotExecuted(ctx.Err())
 	case <-b.done:
 		w.giveUp()
 		return nil, backend.ErrClosed
@@ -192,17 +193,17 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 
 func (b *Backend) fill(g *grant, sh *shard, id lockID, req *backend.Request) {
 	g.b, g.sh, g.id, g.onLost = b, sh, id, req.OnLost
-	g.party = backend.Party{Owner: req.Owner, Metadata: req.Metadata}
+	g.attempt = backend.Contender{Owner: req.Owner, Metadata: req.Metadata}
 }
 
-// again answers an attempt that already holds the lock: it is granted once, but its
-// TTL counts from the request that was answered last.
-func (e *entry) again(req *backend.Request, now time.Time) *grant {
+// repeated returns the grant of an attempt that already holds the lock, nil if it does
+// not. The TTL counts from the last request.
+func (e *entry) repeated(req *backend.Request, now time.Time) *grant {
 	g := e.holder
-	if g.party.Owner != req.Owner {
+	if g.attempt.Owner != req.Owner {
 		return nil
 	}
-	g.told = time.Time{}
+	g.promised = time.Time{}
 	if until := now.Add(req.TTL); until.After(g.until) {
 		g.until = until
 	}
@@ -219,7 +220,7 @@ func (b *Backend) beginWait() bool {
 	return true
 }
 
-// giveUp leaves the queue, or passes on a grant that came at the same moment.
+// giveUp leaves the queue, or hands over a grant that came at the same moment.
 func (w *waiter) giveUp() {
 	g, now := &w.grant, time.Now()
 	g.sh.mu.Lock()
@@ -227,12 +228,12 @@ func (w *waiter) giveUp() {
 	if w.queued {
 		g.sh.locks[g.id].remove(w)
 	} else if e := g.held(now); e != nil {
-		e.pass(now)
+		e.handOver(now)
 	}
 }
 
-// Abandon implements backend.Backend. There are no late requests within a process,
-// so nothing needs to be remembered of the attempt.
+// Abandon implements backend.Backend. Within a process no request is late, so it writes
+// no tombstone.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	if err := b.check(ctx); err != nil {
 		return err
@@ -247,20 +248,20 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	}
 	for w := e.first; w != nil; {
 		next := w.next
-		if w.grant.party.Owner == req.Owner {
+		if w.grant.attempt.Owner == req.Owner {
 			e.remove(w)
 			close(w.turn)
 		}
 		w = next
 	}
-	if e.holder.party.Owner == req.Owner {
-		e.pass(now)
+	if e.holder.attempt.Owner == req.Owner {
+		e.handOver(now)
 	}
 	return nil
 }
 
-// Close ends the waits of this Backend with ErrClosed. The space lives on, and so
-// does what was not released, until its TTL has passed.
+// Close ends the waits of this Backend with ErrClosed. Locks that were not released
+// stay held until their TTL has passed.
 func (b *Backend) Close(context.Context) error {
 	b.mu.Lock()
 	if !b.closed.Swap(true) {

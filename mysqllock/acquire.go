@@ -4,262 +4,257 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
 
-const maxSettled = 1 << 16
+const (
+	maxAnswered = 1 << 16 // entries of Backend.answered
+	maxMisses   = 5       // requests in a row after which an attempt is not in the queue
+)
 
-var errQueueFull = errors.New("mysql: too many wait for this lock")
+var errQueueFull = errors.New("mysql: the queue of this lock is full")
 
 // attempt is one call of TryAcquire or Acquire.
 type attempt struct {
-	b   *Backend
-	req backend.Request
-	// dirty: some request to acquire had no answer, so it may be executed later
-	dirty bool
+	b          *Backend
+	req        backend.Request
+	unanswered bool // a request had no answer: the server may execute it later
+
+	// For Acquire:
+	waiter      *waiter // nil without a notifier
+	queued      bool    // the attempt has been in the queue
+	request     bool    // the next look is a request, not a read
+	misses      int
+	failedSince time.Time // first failure since the last answer
+	polls       pollSchedule
 }
 
-// TryAcquire makes one attempt.
+// TryAcquire sends one request to acquire. It does not enter the queue.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	if err := checkOwner(req.Owner); err != nil {
 		return nil, err
 	}
 	a := &attempt{b: b, req: req}
-	s, err := a.ask(ctx, false)
+	s, err := a.send(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	if !s.mine(req.Owner) {
-		return nil, lockedError(s)
+	if !s.heldBy(req.Owner) {
+		return nil, &backend.LockedError{Holder: s.holder()}
 	}
 	return a.grant(s), nil
 }
 
-// ask is one request to acquire.
-func (a *attempt) ask(ctx context.Context, join bool) (state, error) {
-	s, err := a.b.ask(ctx, a.req, join)
+// send sends one request to acquire.
+func (a *attempt) send(ctx context.Context, join bool) (rowState, error) {
+	s, err := a.b.request(ctx, a.req, join)
 	switch {
 	case err != nil:
-		a.dirty = a.dirty || errors.Is(err, backend.ErrUncertain)
-	case s.gone:
+		a.unanswered = a.unanswered || errors.Is(err, backend.ErrUncertain)
+	case s.abandoned:
 		err = fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
 	}
 	return s, err
 }
 
-func (a *attempt) grant(s state) *grant {
-	return &grant{b: a.b, req: a.req, token: s.token, dirty: a.dirty, until: s.sent.Add(min(s.left(), a.req.TTL))}
+func (a *attempt) grant(s rowState) *grant {
+	return &grant{b: a.b, req: a.req, token: s.token, unanswered: a.unanswered, until: s.sent.Add(min(s.left(), a.req.TTL))}
 }
 
-// Acquire takes the key, waiting in the queue for its turn.
+// Acquire acquires the key. It waits in the queue until the key is granted or ctx ends.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	if err := checkOwner(req.Owner); err != nil {
 		return nil, err
 	}
-	a := &attempt{b: b, req: req}
+	a := &attempt{b: b, req: req, request: true}
+	a.polls.max = min(250*time.Millisecond, max(req.TTL/8, minPoll))
+	a.waiter = b.notifier.register(req.Key, req.Owner, a.polls.max)
+	defer a.waiter.unregister()
 	g, err := a.wait(ctx)
-	if errors.Is(err, backend.ErrUncertain) && !a.dirty {
-		b.settle(req.Owner)
-	}
 	if err != nil {
+		if errors.Is(err, backend.ErrUncertain) && !a.unanswered {
+			b.rememberAnswered(req.Owner)
+		}
 		return nil, err
 	}
 	return g, nil
 }
 
-// wait asks, queues, and looks again and again until it is its turn.
+// wait looks at the row and pauses in turn, until it returns a grant or an error.
 func (a *attempt) wait(ctx context.Context) (*grant, error) {
-	b, req := a.b, a.req
-	var (
-		queued  bool
-		misses  int       // in a row, of an attempt that is not in the queue
-		failing time.Time // since when the service does not answer
-		pause   pace
-	)
-	pause.most = min(250*time.Millisecond, max(req.TTL/8, 10*time.Millisecond))
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	defer timer.Stop()
-	li := b.bell.listen(req.Key, req.Owner, pause.most)
-	defer b.bell.leave(li)
-	var news chan state
-	if li != nil {
-		news = li.news
-	}
-	asking := true
-	var told *state
+	var pushed *rowState
 	for {
-		var s state
-		var err error
-		if told != nil {
-			s, told = *told, nil
-		} else if asking {
-			s, err = a.within(ctx, queued, func(ctx context.Context) (state, error) { return a.ask(ctx, true) })
-		} else {
-			s, err = a.within(ctx, queued, func(ctx context.Context) (state, error) { return b.read(ctx, req) })
+		s, err := a.look(ctx, pushed)
+		if err == nil {
+			a.failedSince = time.Time{}
 		}
-		var next time.Duration
-		followed := false
+		var g *grant
+		var delay time.Duration
 		switch {
-		case s.lost:
-			asking = false
-			continue
 		case err != nil:
-			if failing.IsZero() {
-				failing = time.Now()
-			}
-			end := ctx.Err()
-			switch {
-			case end != nil:
-				return nil, a.gaveUp(end, queued)
-			case !queued && (!takenBack(err) || time.Since(failing) >= req.TTL):
-				return nil, err // what is taken back goes on: the server answers, others came first
-			case errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed), time.Since(failing) >= req.TTL:
-				return nil, backend.Uncertain(err)
-			}
-			next = pause.failed() // ride it out
-		case s.mine(req.Owner):
-			g := a.grant(s)
-			if s.left() >= min(req.TTL, claim)/2 {
-				return g, nil
-			}
-			// It took long to notice: what is left of the claim may not last.
-			if err := g.Renew(ctx, req.TTL); err == nil {
-				return g, nil
-			}
-			failing, asking, next = time.Time{}, true, pause.failed()
-		case s.place == 0 && asking:
-			// the queue is full, or the turn came and went between the two statements
-			if misses++; misses == 5 {
-				return nil, errQueueFull
-			}
-			failing, next = time.Time{}, pause.failed()
-		case s.place == 0:
-			failing, asking = time.Time{}, true // the turn was missed, or the row is gone
-			continue
+			delay, err = a.retry(ctx, err)
+		case s.heldBy(a.req.Owner):
+			g, delay = a.accept(ctx, s)
 		default:
-			failing, misses = time.Time{}, 0
-			if !queued && req.OnWait != nil {
-				req.OnWait(lockedError(s))
-			}
-			queued = true
-			next, asking = pause.next(s)
-			followed = b.bell.follow(li, s) && s.held() // else it is to be asked for
-			asking = asking && !followed
+			delay, err = a.next(s)
 		}
-		if followed {
-			timer.Stop()
-		} else {
-			timer.Reset(next)
+		if g != nil || err != nil {
+			return g, err
 		}
-		select {
-		case <-timer.C:
-		case s := <-news:
-			told = &s
-		case <-ctx.Done():
-			return nil, a.gaveUp(ctx.Err(), queued)
-		case <-b.life.Done():
-			return nil, a.gaveUp(backend.ErrClosed, queued)
+		if pushed, err = a.pause(ctx, delay); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// within bounds a request of an attempt in the queue by how long the service may
-// fail.
-func (a *attempt) within(ctx context.Context, queued bool, f func(context.Context) (state, error)) (state, error) {
-	if !queued {
-		return f(ctx)
+// look returns the row that the watcher pushed, or asks the server. An attempt in the queue
+// waits at most its TTL for the answer.
+func (a *attempt) look(ctx context.Context, pushed *rowState) (rowState, error) {
+	if pushed != nil {
+		return *pushed, nil
 	}
+	bounded := ctx
 	limit := max(a.req.TTL, 100*time.Millisecond)
-	within, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	s, err := f(within)
-	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		err = backend.Uncertain(fmt.Errorf("mysql: no answer within %v", limit)) // not the caller's deadline
-		a.dirty = true
+	if a.queued {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	var s rowState
+	var err error
+	if a.request {
+		s, err = a.send(bounded, true)
+	} else {
+		s, err = a.b.read(bounded, a.req)
+	}
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = backend.Uncertain(fmt.Errorf("mysql: no answer within %v", limit)) // not the deadline of the caller
+		a.unanswered = true
 	}
 	return s, err
 }
 
-// gaveUp is the error of an attempt that was ended from outside.
-func (a *attempt) gaveUp(err error, queued bool) error {
-	if !queued && !a.dirty {
-		return err // nothing of it remains
+// retry returns the delay after a failure, or the error of the attempt: that of ctx, a
+// permanent one, or err when the service has failed for the TTL. Before the attempt is in
+// the queue only a rolled back statement is sent again.
+func (a *attempt) retry(ctx context.Context, err error) (time.Duration, error) {
+	if a.failedSince.IsZero() {
+		a.failedSince = time.Now()
+	}
+	final := time.Since(a.failedSince) >= a.req.TTL || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrClosed) ||
+		!a.queued && !rolledBack(err)
+	switch {
+	case ctx.Err() != nil:
+		return 0, a.interrupted(ctx.Err())
+	case final && !a.queued && !a.unanswered:
+		return 0, err
+	case final:
+		return 0, stillUncertain(backend.ErrUncertain, err)
+	}
+	return a.polls.backoff(), nil
+}
+
+// accept returns the grant of s. If little is left of a provisional lease, accept renews it
+// first; if that fails, it returns the delay until the next request.
+func (a *attempt) accept(ctx context.Context, s rowState) (*grant, time.Duration) {
+	g := a.grant(s)
+	if s.left() >= min(a.req.TTL, provisionalTTL)/2 {
+		return g, 0
+	}
+	if g.Renew(ctx, a.req.TTL) == nil {
+		return g, 0
+	}
+	a.request = true
+	return nil, a.polls.backoff()
+}
+
+// next returns the delay until the next look of an attempt that does not hold the key, or a
+// negative one if the watcher of the key wakes it.
+func (a *attempt) next(s rowState) (time.Duration, error) {
+	switch {
+	case s.place == 0 && !a.request: // the attempt missed its turn, or the row was deleted
+		a.request = true
+		return 0, nil
+	case s.place == 0: // the queue is full, or the attempt missed its turn
+		if a.misses++; a.misses < maxMisses {
+			return a.polls.backoff(), nil
+		}
+		if a.unanswered {
+			return 0, backend.Uncertain(errQueueFull)
+		}
+		return 0, backend.NotExecuted(errQueueFull)
+	}
+	a.misses = 0
+	if !a.queued && a.req.OnWait != nil {
+		a.req.OnWait(&backend.LockedError{Holder: s.holder()})
+	}
+	a.queued = true
+	delay, request := a.polls.next(s)
+	if a.waiter.watch(s) && s.held() { // else the first waiter has to request the key
+		delay, request = -1, false
+	}
+	a.request = request
+	return delay, nil
+}
+
+// pause waits for the delay, or without end if it is negative, and for news of the watcher,
+// which it returns.
+func (a *attempt) pause(ctx context.Context, delay time.Duration) (*rowState, error) {
+	var timer <-chan time.Time
+	if delay >= 0 {
+		timer = time.After(delay)
+	}
+	var news chan *rowState
+	if a.waiter != nil {
+		news = a.waiter.news
+	}
+	select {
+	case <-timer:
+		return nil, nil
+	case s := <-news:
+		a.request = a.request && s != nil
+		return s, nil
+	case <-ctx.Done():
+		return nil, a.interrupted(ctx.Err())
+	case <-a.b.life.Done():
+		return nil, a.interrupted(backend.ErrClosed)
+	}
+}
+
+// interrupted returns the error of an attempt that err ended.
+func (a *attempt) interrupted(err error) error {
+	if !a.queued && !a.unanswered {
+		return backend.NotExecuted(err)
 	}
 	return backend.Uncertain(err)
 }
 
-// pace is how often a waiter looks.
-type pace struct {
-	most, last time.Duration
-	place      int
-}
-
-const soonest = 10 * time.Millisecond
-
-// next is the time until the next look, and whether it is to be a request. While
-// the queue moves a waiter looks often, then ever more rarely. When the holder's
-// lease ends the first in the queue asks at once; the others leave it a while.
-func (p *pace) next(s state) (d time.Duration, ask bool) {
-	if s.place != p.place {
-		p.last, p.place = 0, s.place
-	}
-	p.last = min(p.last*3/2+soonest, p.most)
-	d = p.last/2 + rand.N(p.last/2+1)
-	left := s.left() + time.Millisecond
-	if s.place != 1 {
-		left += 200 * time.Millisecond
-	}
-	if left <= d {
-		return max(left, 0), true
-	}
-	return d, false
-}
-
-func (p *pace) failed() time.Duration {
-	p.last = min(p.last*3/2+soonest, p.most)
-	return p.last/2 + rand.N(p.last/2+1)
-}
-
-// settle remembers that no request of an attempt is on its way.
-func (b *Backend) settle(owner string) {
+// rememberAnswered records that no request of an attempt is in flight.
+func (b *Backend) rememberAnswered(owner string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.settled) >= maxSettled {
-		clear(b.settled) // harmless: those forgotten get a tombstone
+	if len(b.answered) >= maxAnswered {
+		clear(b.answered) // harmless: Abandon writes a tombstone for each of them
 	}
-	b.settled[owner] = struct{}{}
+	b.answered[owner] = struct{}{}
 }
 
-// Abandon makes sure that nothing remains of an attempt. A tombstone refuses its
-// requests that arrive later, unless each of them is known to have had its answer.
+// Abandon removes everything that remains of an attempt. It writes a tombstone, which refuses
+// later requests of the attempt, unless each of its requests is known to be answered.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	if err := checkOwner(req.Owner); err != nil {
 		return err
 	}
 	b.mu.Lock()
-	_, settled := b.settled[req.Owner]
+	_, answered := b.answered[req.Owner]
 	b.mu.Unlock()
-	_, err := b.giveUp(ctx, req.Owner, b.abandon(req, !settled))
+	_, err := b.leaveRow(ctx, req.Owner, b.abandon(req, !answered))
 	if err == nil {
 		b.mu.Lock()
-		delete(b.settled, req.Owner)
+		delete(b.answered, req.Owner)
 		b.mu.Unlock()
 	}
 	return err
-}
-
-// lockedError describes the holder of a refusal.
-func lockedError(s state) *backend.LockedError {
-	return &backend.LockedError{Holder: holder(s.owner, s.metadata, s.token, s.left())}
-}
-
-func holder(owner, metadata string, token uint64, left time.Duration) backend.Holder {
-	return backend.Holder{
-		Party: backend.Party{Owner: owner, Metadata: unescaper.Replace(metadata)},
-		Token: token, Left: max(left, 0),
-	}
 }

@@ -13,77 +13,66 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// renewal is one of a batch, and where its error goes.
+// renewal is one of a batch.
 type renewal struct {
 	g   *grant
 	ttl time.Duration
-	err *error
+	err *error // where its error goes
 }
 
-const maxBatch = 256 // rows of a statement: of many more the server would read the whole table
+const maxBatch = 256 // rows of a statement: for many more the server would read the whole table
 
-// RenewBatch renews by one statement. What that did not find, because it is lost or
-// because somebody has locked the row, is renewed each for itself, which tells.
+// RenewBatch renews by one statement for up to 256 grants. Grants whose rows that does not
+// find, because they are lost or another transaction has locked the row, it renews one by
+// one, for at most an eighth of the least TTL.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	errs := make([]error, len(renewals))
 	all := make([]renewal, len(renewals))
+	least := time.Hour
 	for i, r := range renewals {
 		all[i] = renewal{r.Grant.(*grant), r.TTL, &errs[i]}
+		least = min(least, r.TTL)
 	}
-	var alone []renewal
-	for some := range slices.Chunk(all, maxBatch) {
-		alone = append(alone, b.renewMany(ctx, some)...)
+	var rest []renewal
+	for part := range slices.Chunk(all, maxBatch) {
+		rest = append(rest, b.renewMany(ctx, part)...)
 		if errors.Is(errs[0], errors.ErrUnsupported) {
 			return slices.Repeat(errs[:1], len(errs))
 		}
 	}
-	soon, cancel := context.WithTimeout(ctx, aloneFor(renewals))
+	// A row may be locked for long, and the renewals that are answered wait for all others.
+	bounded, cancel := context.WithTimeout(ctx, least/8)
 	defer cancel()
 	var wg sync.WaitGroup
-	at := make(chan struct{}, cap(b.looking)) // half of the pool
-	for _, r := range alone {
-		at <- struct{}{}
+	slots := make(chan struct{}, cap(b.readSlots)) // half of the pool
+	for _, r := range rest {
+		slots <- struct{}{}
 		wg.Go(func() {
-			*r.err = r.g.Renew(soon, r.ttl)
-			<-at
+			*r.err = r.g.Renew(bounded, r.ttl)
+			<-slots
 		})
 	}
 	wg.Wait()
 	return errs
 }
 
-// aloneFor is how long the others, whose answer is there already, wait for those that
-// are renewed each for itself: a row may be locked for long. What has no answer by then
-// is uncertain, and the core asks again.
-func aloneFor(renewals []backend.Renewal) time.Duration {
-	least := time.Hour
-	for _, r := range renewals {
-		least = min(least, r.TTL)
-	}
-	return least / 8
-}
-
-// renewMany returns those that are left to be renewed each for itself. The server does
-// not say which rows it found. If almost all, the two halves are asked for again, as it
-// does no harm to renew twice.
-func (b *Backend) renewMany(ctx context.Context, all []renewal) (alone []renewal) {
+// renewMany returns the renewals that remain to be sent one by one. The server does not say
+// which rows it found; if it found almost all, renewMany sends each half again, since to
+// renew twice is harmless.
+func (b *Backend) renewMany(ctx context.Context, all []renewal) (rest []renewal) {
 	if len(all) < 2 {
 		return all
 	}
-	var n int64
-	var back bool
-	sent, q := time.Now(), b.renewAll(all)
-	err := b.run(ctx, func(ctx context.Context, c *sql.Conn) error {
-		r, err := c.ExecContext(ctx, q)
-		if back = takenBack(err); back {
-			return nil // not to be sent again as it is: fewer are taken back more seldom
+	q, sent := b.renewAll(all), time.Now()
+	const rolled = -1
+	n, err := run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (int64, error) {
+		n, err := changedRows(ctx, c, q)
+		if rolledBack(err) {
+			return rolled, nil // run would send it again: half as many are rolled back less often
 		}
-		if err == nil {
-			n, err = r.RowsAffected()
-		}
-		return classify(err)
+		return n, classify(err)
 	})
-	if err != nil { // n and back may still be written to
+	if err != nil {
 		switch number(err) {
 		case errLockWait:
 			return all // the server waits in spite of SKIP LOCKED
@@ -102,15 +91,15 @@ func (b *Backend) renewMany(ctx context.Context, all []renewal) (alone []renewal
 			r.g.renewed(sent, r.ttl)
 		}
 		return nil
-	case back || missing <= len(all)/8:
+	case n == rolled || missing <= len(all)/8:
 		return append(b.renewMany(ctx, all[:half:half]), b.renewMany(ctx, all[half:])...)
 	}
 	return all
 }
 
-// renewAll is renew of each row that nobody else has locked: it waits for no row, so
-// one cannot hold up the others, and there is no deadlock however many rows it locks.
-// LIMIT keeps MySQL from making one query of the two, which would wait.
+// renewAll is renew of each row that no other transaction has locked. It waits for no row,
+// so no row delays the others, and it cannot deadlock. LIMIT keeps MySQL from merging the
+// two queries into one that would wait.
 func (b *Backend) renewAll(all []renewal) string {
 	var in, ttl strings.Builder
 	ttl.WriteString("CASE l.owner")

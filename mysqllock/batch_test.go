@@ -17,15 +17,14 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// rows is a scripted server: it knows which grants it has and which of them are
-// locked, and executes renewals.
+// rows is a server that executes renewals of the grants that it has.
 type rows struct {
 	mu         sync.Mutex
-	has        map[string]bool // owners, as they stand in statements
+	has        map[string]bool // by owner id, as a literal
 	locked     map[string]bool
-	back       int   // so many batches are taken back
-	failed     error // each batch
-	statements []int // of how many rows
+	rollBacks  int   // the number of batches to roll back
+	failed     error // of each batch
+	statements []int // the number of rows of each
 }
 
 func (r *rows) Connect(context.Context) (driver.Conn, error) { return conn{rows: r}, nil }
@@ -57,8 +56,8 @@ func (c conn) ExecContext(_ context.Context, q string, _ []driver.NamedValue) (d
 	r.statements = append(r.statements, asked)
 	switch {
 	case one:
-	case r.back > 0:
-		r.back--
+	case r.rollBacks > 0:
+		r.rollBacks--
 		return nil, &mysql.MySQLError{Number: errDeadlock}
 	case r.failed != nil:
 		return nil, r.failed
@@ -66,13 +65,13 @@ func (c conn) ExecContext(_ context.Context, q string, _ []driver.NamedValue) (d
 	return driver.RowsAffected(found), nil
 }
 
-// TestBatch: as the server does not say which rows it found, a batch of which some are
-// missing is divided, and in the end each for itself.
+// TestBatch: the server does not say which rows it found, so a batch of which some are
+// missing is divided, and in the end its grants are renewed one by one.
 func TestBatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		of           int
 		lost, locked []int
-		back         int
+		rollBacks    int
 		failed       error
 		says         string
 		most         int // statements
@@ -86,18 +85,18 @@ func TestBatch(t *testing.T) {
 		"some of each":            {of: 256, lost: []int{0, 100}, locked: []int{101, 230}, most: 70},
 		"many lost":               {of: 64, lost: []int{1, 3, 5, 7, 9, 11, 13, 15, 17}, most: 65},
 		"all lost":                {of: 3, lost: []int{0, 1, 2}, most: 4},
-		"taken back":              {of: 256, back: 1, most: 3},
-		"taken back, again":       {of: 4, back: 3, most: 7},
+		"rolled back":             {of: 256, rollBacks: 1, most: 3},
+		"rolled back, again":      {of: 4, rollBacks: 3, most: 7},
 		"failed":                  {of: 20, failed: &mysql.MySQLError{Number: errReadOnly}, says: "primary", most: 1},
 		"a server without it":     {of: 20, failed: &mysql.MySQLError{Number: errSyntax}, says: errors.ErrUnsupported.Error(), most: 1},
 		"a server that waits":     {of: 3, failed: &mysql.MySQLError{Number: errLockWait}, most: 4},
-		"cut":                     {of: 20, failed: errors.New("connection reset"), says: backend.ErrUncertain.Error(), most: 1},
+		"a reset connection":      {of: 20, failed: errors.New("connection reset"), says: backend.ErrUncertain.Error(), most: 1},
 		"a session that is ended": {of: 20, failed: &mysql.MySQLError{Number: errKilled}, says: backend.ErrUncertain.Error(), most: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &rows{has: map[string]bool{}, locked: map[string]bool{}, back: c.back, failed: c.failed}
-				b := &Backend{db: sql.OpenDB(r), opt: defaults(), table: table{name: "t"}, looking: make(chan struct{}, 4)}
+				r := &rows{has: map[string]bool{}, locked: map[string]bool{}, rollBacks: c.rollBacks, failed: c.failed}
+				b := &Backend{db: sql.OpenDB(r), opt: defaults(), table: table{name: "t"}, readSlots: make(chan struct{}, 4)}
 				b.life, b.end = context.WithCancel(t.Context())
 				defer b.db.Close()
 				var all []backend.Renewal
@@ -119,14 +118,14 @@ func TestBatch(t *testing.T) {
 					switch {
 					case c.says != "":
 						if err == nil || !strings.Contains(err.Error(), c.says) || !all[i].Grant.Until().IsZero() {
-							t.Errorf("%d: want an error that says %q, got %v, certain for %v", i, c.says, err, until)
+							t.Errorf("%d: want an error that says %q, got %v, trusted for %v", i, c.says, err, until)
 						}
 					case lost[i]:
 						if !errors.Is(err, backend.ErrLost) {
 							t.Errorf("%d: want ErrLost, got %v", i, err)
 						}
 					default:
-						// from before the last statement, which took 100 ms
+						// counted from before the last statement, which took 100 ms
 						if most := all[i].TTL + time.Since(begun) - 100*time.Millisecond; err != nil || until < all[i].TTL || until > most {
 							t.Errorf("%d: want it renewed for %v from the request on, got %v, %v", i, all[i].TTL, until, err)
 						}
@@ -140,7 +139,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestBatchStatement: what is asked of the server is that of each.
+// TestBatchStatement: the statement has the key, the owner id and the TTL of each grant.
 func TestBatchStatement(t *testing.T) {
 	b := &Backend{opt: defaults(), table: table{name: "t"}}
 	q := b.renewAll([]renewal{
@@ -158,13 +157,13 @@ func TestBatchStatement(t *testing.T) {
 	}
 }
 
-// TestLateAnswer: what was sent before the last renewal moves nothing.
+// TestLateAnswer: a renewal that was sent before the last one changes nothing.
 func TestLateAnswer(t *testing.T) {
 	var g grant
 	now := time.Now()
 	g.renewed(now, time.Minute)
 	g.renewed(now.Add(-time.Second), time.Second)
 	if until := g.Until(); !until.Equal(now.Add(time.Minute)) {
-		t.Errorf("certain for %v, want a minute", until.Sub(now))
+		t.Errorf("trusted for %v, want a minute", until.Sub(now))
 	}
 }

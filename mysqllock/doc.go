@@ -4,7 +4,7 @@
 //
 //	c, err := lock.Open(ctx, "mysql://app:secret@db:3306/app?table=interlock&ttl=30s")
 //
-// or, with the application's own pool, which is never closed:
+// or, with the application's own pool, which the driver never closes:
 //
 //	b, err := mysqllock.New(db)
 //	c, err := lock.New(b)
@@ -18,10 +18,10 @@
 //	table          interlock     the table, or database.table
 //	prefix         lock          separates applications that share the table
 //	create         true          create the table if it is missing
-//	pool_size      10            connections for statements, at most
-//	bell           auto          off: waiters poll
-//	bell_size      8             connections that wait for keys, at most, beside
-//	                             pool_size and up to 5 that announce attempts
+//	pool_size      10            maximum of connections for statements
+//	notify         auto          off: waiters poll
+//	notify_conns   8             maximum of connections that wait for named locks, beside
+//	                             pool_size and up to 5 that own named locks
 //	dial_timeout   3s            to connect
 //	timeout        5s            of a statement, and of getting a connection for it
 //	tls            false         true, or skip-verify
@@ -29,38 +29,39 @@
 //
 // # Protocol
 //
-// Each name has one row, which is never deleted, since the fencing token lives in
-// it. All changes are single statements on one row by primary key, in autocommit:
-// they cannot deadlock, and mean the same at every isolation level. Renewals that are
-// due at once are one statement, which waits for no row. The row has
-// the holder, its expiry on the server's clock, and the queue of those who wait.
-// Whoever releases writes the next holder in the same statement, with a lease of
-// at most 3 s, which the new holder renews. Tokens are the server's time in
-// microseconds, or one more than the last if that is greater.
+// Each lock has one row with its holder, its expiry on the server's clock and its queue.
+// The row is never deleted, because the fencing token is in it: the server's time in
+// microseconds, or the last token plus one if that is greater. Every change is one
+// autocommitted statement on one row, or waits for no row. It cannot deadlock and means the
+// same at every isolation level. A release grants the lock to the first waiter in the same
+// statement, with a provisional lease of at most 3 s, which the new holder renews. If the
+// outcome of an attempt is unknown, Abandon writes a tombstone into the row, which refuses a
+// later request of that attempt.
 //
-// Each attempt in a row has a named lock of the server (GET_LOCK) on its id, on a
-// connection that it shares with others. Whoever is next in the queue blocks in the
-// server on the name of the one before it, one connection for each key and process,
-// and is woken by the packet that releases. Names are only a bell: if one is lost
-// those who wait look at the row, at most each 10 to 250 ms. So do they if there are
-// more keys than connections to wait for them, in a pool of fewer than four
-// connections or without multiStatements, and in a cluster whose nodes all take
-// writes.
+// # Wake-up
 //
-// An attempt whose outcome is not known is abandoned with a mark in the row that
-// refuses it if it arrives later.
+// The server wakes waiters. Each attempt in a row owns a named lock (GET_LOCK) on its
+// owner id. The first waiter of a process blocks on the named lock of its predecessor, on
+// one connection for each key. The packet that releases the key also releases that named
+// lock.
+//
+// Named locks only wake; the row decides which client holds the key. If a named lock is
+// lost, waiters poll the row every 10 to 250 ms. Waiters also poll
+//   - when all notify_conns connections wait for other keys,
+//   - in a pool of fewer than four connections, or without multiStatements,
+//   - in a cluster in which every node accepts writes.
 //
 // # Permissions
 //
 //	GRANT SELECT, INSERT, UPDATE ON app.interlock TO 'app'@'%';
 //
-// CREATE too if the driver is to create the table. [Schema] returns the statement
-// for a migration. Named locks need no right; [Backend.Break] wakes waiters at once
-// if it may end connections of the holder's user.
+// The driver also needs CREATE to create the table; [Schema] returns the statement for a
+// migration. Named locks need no privilege. [Backend.Break] wakes waiters at once if it
+// may end connections of the holder's user.
 //
 // # Guarded writes
 //
-// [Backend.Guard] verifies in the application's own transaction, on the same
-// server, that the lock is still held, so that a stale holder cannot commit.
-// Elsewhere compare the token: UPDATE … SET fence = ? WHERE id = ? AND fence <= ?.
+// [Backend.Guard] verifies in a transaction of the application, on the same server, that
+// the lock is still held, so that a stale holder cannot commit. On another server compare
+// the token: UPDATE … SET fence = ? WHERE id = ? AND fence <= ?.
 package mysqllock

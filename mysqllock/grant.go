@@ -12,14 +12,14 @@ import (
 var _ backend.Keeper = (*grant)(nil)
 
 type grant struct {
-	b     *Backend
-	req   backend.Request
-	token uint64
-	dirty bool // some request of the attempt had no answer
+	b          *Backend
+	req        backend.Request
+	token      uint64
+	unanswered bool // a request of the attempt had no answer: the server may execute it later
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	until time.Time
-	sent  time.Time // the request that until is of
+	sent  time.Time // of the renewal that until comes from
 }
 
 func (g *grant) Token() uint64 { return g.token }
@@ -30,23 +30,37 @@ func (g *grant) Until() time.Time {
 	return g.until
 }
 
-// Renew is one statement.
+// Renew executes one statement.
 func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
+	return g.setEnd(ctx, g.b.renew(g.req.Key, g.req.Owner, ttl), ttl)
+}
+
+// Keep implements backend.Keeper by one statement.
+func (g *grant) Keep(ctx context.Context, d time.Duration) error {
+	err := g.setEnd(ctx, g.b.keep(g.req.Key, g.req.Owner, d), d)
+	if err == nil {
+		g.b.notifier.releaseName(g.req.Owner) // waiters know of a later end
+	}
+	return err
+}
+
+// setEnd executes a statement that sets the end of the lease to d from now.
+func (g *grant) setEnd(ctx context.Context, q string, d time.Duration) error {
 	sent := time.Now()
-	n, err := g.b.exec(ctx, g.b.renew(g.req.Key, g.req.Owner, ttl))
+	n, err := g.b.exec(ctx, q)
 	if err != nil {
 		return err
 	}
 	if n == 0 {
-		g.ring()
-		return g.lost("is")
+		g.b.notifier.releaseName(g.req.Owner) // there is no release
+		return g.lost()
 	}
-	g.renewed(sent, ttl)
+	g.renewed(sent, d)
 	return nil
 }
 
-// renewed takes in what a request, sent at sent, has renewed. A batch for which nobody
-// waits any more may be answered after a later renewal, and moves nothing.
+// renewed records a renewal that was sent at sent. A batch may be answered after a later
+// renewal was, and then changes nothing.
 func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,37 +69,15 @@ func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 	}
 }
 
-// Keep implements backend.Keeper.
-func (g *grant) Keep(ctx context.Context, d time.Duration) error {
-	sent := time.Now()
-	n, err := g.b.exec(ctx, g.b.keep(g.req.Key, g.req.Owner, d))
-	if err != nil {
-		return err
-	}
-	g.ring() // those who wait know of a later end
-	if n == 0 {
-		return g.lost("is")
-	}
-	g.renewed(sent, d)
-	return nil
-}
-
-// ring: nothing will be released any more, at which those who wait would wake.
-func (g *grant) ring() {
-	if g.b.bell != nil {
-		g.b.bell.ring(g.req.Owner)
-	}
-}
-
-// Release is one statement.
+// Release executes one statement.
 func (g *grant) Release(ctx context.Context) error {
-	n, err := g.b.giveUp(ctx, g.req.Owner, g.b.release(g.req.Key, g.req.Owner, g.dirty))
+	n, err := g.b.leaveRow(ctx, g.req.Owner, g.b.release(g.req.Key, g.req.Owner, g.unanswered))
 	if err == nil && n == 0 {
-		err = g.lost("was")
+		err = g.lost()
 	}
 	return err
 }
 
-func (g *grant) lost(is string) error {
-	return fmt.Errorf("%w: row %.200q of table %s %s not ours any more", backend.ErrLost, g.b.key(g.req.Key), g.b.table, is)
+func (g *grant) lost() error {
+	return fmt.Errorf("%w: row %.200q of table %s has another owner or has expired", backend.ErrLost, g.b.key(g.req.Key), g.b.table)
 }

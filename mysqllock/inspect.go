@@ -5,62 +5,48 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
 
-const page = 500 // rows of one SELECT
+const pageSize = 500 // rows of one SELECT of List
 
-// row is what inspect reads.
-type row struct {
-	name string
-	info backend.Info
-}
-
-func (b *Backend) rows(ctx context.Context, q string) ([]row, error) {
-	var found []row
-	err := b.run(ctx, func(ctx context.Context, c *sql.Conn) error {
+// infos reads the rows that a condition selects.
+func (b *Backend) infos(ctx context.Context, where string) ([]backend.Info, error) {
+	q := fmt.Sprintf("SELECT name,owner,token,expires,granted,metadata,queue,%s FROM %s WHERE %s%s", now, b.table.quoted(), where, b.lockingRead) //nolint:gosec // constants and the quoted table
+	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) ([]backend.Info, error) {
 		rows, err := c.QueryContext(ctx, q)
 		if err != nil {
-			return failure(err)
+			return nil, failure(err)
 		}
 		defer rows.Close()
-		var all []row
+		var all []backend.Info
 		for rows.Next() {
-			var key, owner, metadata, queue string
-			var token uint64
-			var expires, granted, now int64
-			if err := rows.Scan(&key, &owner, &token, &expires, &granted, &metadata, &queue, &now); err != nil {
-				return failure(err)
+			var key string
+			var granted int64
+			var s rowState
+			if err := rows.Scan(&key, &s.owner, &s.token, &s.expires, &granted, &s.metadata, &s.queue, &s.now); err != nil {
+				return nil, failure(err)
 			}
-			r := row{name: key, info: backend.Info{Name: strings.TrimPrefix(key, b.key("")), Waiters: parties(queue, now)}}
-			if expires > now {
-				h := holder(owner, metadata, token, time.Duration(expires-now)*time.Microsecond)
-				h.Age = since(granted, now)
-				r.info.Holder = &h
+			info := backend.Info{Name: strings.TrimPrefix(key, b.key("")), Waiters: contenders(s.queue, s.now)}
+			if s.held() {
+				h := s.holder()
+				h.Age = since(granted, s.now)
+				info.Holder = &h
 			}
-			all = append(all, r)
+			all = append(all, info)
 		}
-		if err := rows.Err(); err != nil {
-			return failure(err)
-		}
-		found = all
-		return nil
+		return all, failure(rows.Err())
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
 }
 
-// Inspect tells who holds and who waits for a key.
+// Inspect returns the holder and the waiters of a key.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
-	found, err := b.rows(ctx, b.inspect("name="+lit(b.key(key)), ""))
+	found, err := b.infos(ctx, "name="+lit(b.key(key)))
 	if err != nil || len(found) == 0 {
 		return backend.Info{Name: key}, err
 	}
-	return found[0].info, nil
+	return found[0], nil
 }
 
 // List lists the held keys of the prefix, in pages by primary key.
@@ -68,41 +54,40 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	prefix := b.key("")
 	after, end := prefix, prefix[:len(prefix)-1]+";" // the byte that follows the colon
 	for {
-		found, err := b.rows(ctx, b.inspect(
-			fmt.Sprintf("name>%s AND name<%s AND expires>%s", lit(after), lit(end), now), fmt.Sprintf(" ORDER BY name LIMIT %d", page)))
+		found, err := b.infos(ctx, fmt.Sprintf("name>%s AND name<%s AND expires>%s ORDER BY name LIMIT %d", lit(after), lit(end), now, pageSize))
 		if err != nil {
 			return err
 		}
-		for _, r := range found {
-			if r.info.Holder != nil && !yield(r.info) {
+		for _, info := range found {
+			if info.Holder != nil && !yield(info) {
 				return nil
 			}
 		}
-		if len(found) < page {
+		if len(found) < pageSize {
 			return nil
 		}
-		after = found[page-1].name
+		after = b.key(found[pageSize-1].Name)
 	}
 }
 
-// Break frees a key whoever holds it.
+// Break releases a key for its holder and returns the holder, or nil if the key was free.
 func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
 	for {
 		info, err := b.Inspect(ctx, key)
 		if err != nil || info.Holder == nil {
 			return nil, err
 		}
-		n, err := b.giveUp(ctx, info.Holder.Owner, b.release(key, info.Holder.Owner, false))
+		n, err := b.leaveRow(ctx, info.Holder.Owner, b.release(key, info.Holder.Owner, false))
 		if err != nil {
 			return nil, err
 		}
-		if n > 0 {
-			next, err := b.Inspect(ctx, key)
-			if b.bell != nil && (err != nil || next.Holder != nil) {
-				b.bell.callOut(ctx, info.Holder.Owner) // another process cannot be asked to ring
-			}
-			return info.Holder, nil
+		if n == 0 {
+			continue // the key was released meanwhile
 		}
-		// it was released or handed over meanwhile
+		next, err := b.Inspect(ctx, key)
+		if b.notifier != nil && (err != nil || next.Holder != nil) {
+			b.notifier.killOwner(ctx, info.Holder.Owner) // another process does not release its named lock
+		}
+		return info.Holder, nil
 	}
 }

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -10,15 +11,15 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// DefaultPrefix stands before every name unless another is asked for.
+// DefaultPrefix is the prefix of keys without WithPrefix.
 const DefaultPrefix = "lock"
 
-// Key is the primary key of the row of a lock's name.
+// Key returns the primary key of the row of the lock name.
 func Key(prefix, name string) string { return prefix + ":" + name }
 
 func (b *Backend) key(name string) string { return Key(b.opt.prefix, name) }
 
-// checkPrefix keeps pairs of prefix and name from meeting in one key.
+// checkPrefix refuses a colon, so that no two pairs of prefix and name have one key.
 func checkPrefix(prefix string) error {
 	const accepted = "at most 200 bytes without ':', white space and control characters"
 	if len(prefix) > maxPrefix || strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r == 0x7f || r == ':' }) {
@@ -27,11 +28,10 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// table is the name of the table, perhaps with that of its database.
+// table is the name of the table. database is empty if the table is in the default one.
 type table struct{ database, name string }
 
-// parseTable accepts names that need no thought anywhere: in SQL, on the disk of
-// any system, in grants.
+// parseTable accepts names that are safe in SQL, in grants and as file names.
 func parseTable(s string) (table, error) {
 	const accepted = "table or database.table, each 1 to 64 of letters, digits, '_', '$' and '-'"
 	var t table
@@ -52,7 +52,7 @@ func parseTable(s string) (table, error) {
 	return t, nil
 }
 
-// quoted is the name as it stands in statements.
+// quoted returns the name as an identifier in SQL.
 func (t table) quoted() string {
 	if t.database != "" {
 		return "`" + t.database + "`.`" + t.name + "`"
@@ -67,17 +67,16 @@ func (t table) String() string {
 	return t.name
 }
 
-// lit is a byte string as a literal. In this form no byte has a meaning, whatever
-// the mode and the character set of the connection.
+// lit returns s as a hex literal, which needs no escaping in any SQL mode and character set.
 func lit(s string) string { return "X'" + hex.EncodeToString([]byte(s)) + "'" }
 
-// Metadata stands in the queue between separators.
+// Metadata is escaped because entries of the queue begin with a semicolon.
 var (
 	escaper   = strings.NewReplacer("%", "%25", ";", "%3B")
 	unescaper = strings.NewReplacer("%25", "%", "%3B", ";")
 )
 
-// Places within an entry of the queue, ";owner,ttl,joined,metadata", counted from 1.
+// Offsets in an entry of the queue, ";owner,ttl,joined,metadata", from 1.
 const (
 	ownerLen     = 32
 	ttlDigits    = 10
@@ -88,34 +87,48 @@ const (
 	entryMeta    = entryJoined + joinedDigits + 1
 )
 
-// entry is an attempt's place in the queue, before and after the time at which it
-// joined, which the server knows.
+// entry returns the entry of a request in the queue, before and after the time of joining,
+// which the server inserts.
 func entry(req backend.Request) (head, rest string) {
 	return fmt.Sprintf(";%s,%0*d,", req.Owner, ttlDigits, millis(req.TTL)), "," + escaper.Replace(req.Metadata)
 }
 
-// parties reads a queue at the server's time now.
-func parties(queue string, now int64) []backend.Party {
-	var out []backend.Party
+// contenders returns the waiters in a queue at the server's time now.
+func contenders(queue string, now int64) []backend.Contender {
+	var out []backend.Contender
 	for e := range strings.SplitSeq(strings.TrimPrefix(queue, ";"), ";") {
 		if len(e) < entryMeta-2 {
 			continue
 		}
-		p := backend.Party{Owner: e[:ownerLen], Metadata: unescaper.Replace(e[entryMeta-2:])}
+		c := backend.Contender{Owner: e[:ownerLen], Metadata: unescaper.Replace(e[entryMeta-2:])}
 		if joined, err := strconv.ParseInt(e[entryJoined-2:entryMeta-3], 10, 64); err == nil {
-			p.Age = since(joined, now)
+			c.Age = since(joined, now)
 		}
-		out = append(out, p)
+		out = append(out, c)
 	}
 	return out
 }
 
-// since is how long ago the server's clock showed then.
+// queueOwners returns the places and owner ids of the entries of a queue, whose end may be
+// cut off.
+func queueOwners(queue string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		place := 1
+		for e := range strings.SplitSeq(strings.TrimPrefix(queue, ";"), ";") {
+			if len(e) >= ownerLen && !yield(place, e[:ownerLen]) {
+				return
+			}
+			place += len(e) + 1
+		}
+	}
+}
+
+// since returns the time from then to now, both in microseconds of the server's clock.
 func since(then, now int64) time.Duration {
 	return time.Duration(max(0, now-then)) * time.Microsecond
 }
 
-// checkOwner keeps owners of fixed length, on which the queue relies.
+// checkOwner verifies the form of owner ids. The queue relies on their fixed length.
 func checkOwner(owner string) error {
 	if len(owner) != ownerLen || strings.Trim(owner, "0123456789abcdef") != "" {
 		return backend.Invalid("owner", owner, "32 lower-case hex digits")

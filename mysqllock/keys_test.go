@@ -31,9 +31,9 @@ func TestTableNames(t *testing.T) {
 
 func TestQueueEntries(t *testing.T) {
 	var queue string
-	var want []backend.Party
+	var want []backend.Contender
 	for i, meta := range []string{"", "plain", "a;b,c%d;", "%3B", ";ünï", strings.Repeat(";", backend.MaxMetadata)} {
-		p := backend.Party{Owner: strings.Repeat(string(rune('a'+i)), 32), Metadata: meta}
+		p := backend.Contender{Owner: strings.Repeat(string(rune('a'+i)), 32), Metadata: meta}
 		head, rest := entry(backend.Request{Owner: p.Owner, TTL: time.Duration(i) * time.Hour, Metadata: meta})
 		p.Age = time.Duration(i) * time.Second
 		e := head + fmt.Sprintf("%016d", 1763000000000000-p.Age.Microseconds()) + rest
@@ -43,17 +43,17 @@ func TestQueueEntries(t *testing.T) {
 		queue += e
 		want = append(want, p)
 	}
-	got := parties(queue, 1763000000000000)
+	got := contenders(queue, 1763000000000000)
 	if len(got) != len(want) {
-		t.Fatalf("want %d parties, got %+v", len(want), got)
+		t.Fatalf("want %d waiters, got %+v", len(want), got)
 	}
 	for i := range want {
 		if got[i] != want[i] {
-			t.Errorf("party %d: want %+v, got %+v", i, want[i], got[i])
+			t.Errorf("waiter %d: want %+v, got %+v", i, want[i], got[i])
 		}
 	}
-	if len(parties("", 0)) != 0 {
-		t.Error("an empty queue has parties")
+	if len(contenders("", 0)) != 0 {
+		t.Error("an empty queue has waiters")
 	}
 }
 
@@ -71,6 +71,8 @@ func TestParse(t *testing.T) {
 		"mysql://u:s3cret@h/db?timeout=1ms":      "timeout",
 		"mysql://u:s3cret@h/db?table=%60":        "table",
 		"mysql://u:s3cret@h/db?pool_size=0":      "pool_size",
+		"mysql://u:s3cret@h/db?notify=on":        "notify",
+		"mysql://u:s3cret@h/db?notify_conns=0":   "notify_conns",
 		"mysql://u:s3cret@h/db?passwort=s3cret2": "passwort",
 	} {
 		u, err := backend.ParseURL(in)
@@ -87,14 +89,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Whatever a name holds, it is a literal of hex digits in the statement.
-func TestNothingOfTheCallersIsText(t *testing.T) {
-	b := &Backend{table: table{name: "t"}, opt: defaults(), bell: &bell{}}
+// TestValuesAreHexLiterals: no byte of a name or of metadata is text of a statement.
+func TestValuesAreHexLiterals(t *testing.T) {
+	b := &Backend{table: table{name: "t"}, opt: defaults(), notifier: &notifier{}}
 	evil := "'; DROP TABLE x; --`\\\x00"
 	req := backend.Request{Key: evil, Owner: strings.Repeat("0", 32), Metadata: evil, TTL: time.Second}
-	for _, q := range []string{b.acquire(req, true), b.look(req, true), b.image(evil), b.keep(evil, evil, time.Second), b.abandon(req, true), b.abandon(req, false), b.release(evil, evil, true), b.release(evil, evil, false), b.renew(evil, evil, time.Second)} {
+	for _, q := range []string{b.acquire(req, true), b.selectRow(evil, evil, false), b.selectRow(req.Key, req.Owner, true), b.keep(evil, evil, time.Second), b.abandon(req, true), b.abandon(req, false), b.release(evil, evil, true), b.release(evil, evil, false), b.renew(evil, evil, time.Second)} {
 		if strings.Contains(q, "DROP") || strings.ContainsAny(q, "\\\x00") {
-			t.Errorf("the caller's text stands in %s", q)
+			t.Errorf("a value is text in %s", q)
 		}
 	}
 }

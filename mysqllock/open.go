@@ -21,10 +21,10 @@ func init() {
 	}
 }
 
-// DefaultPool is how many connections a backend opened by URL uses at most.
+// DefaultPool is the maximum of connections for statements of a backend opened by URL.
 const DefaultPool = 10
 
-// settings are what a URL says.
+// settings are the parameters of a URL.
 type settings struct {
 	options
 	addr, database, user, password string
@@ -33,7 +33,7 @@ type settings struct {
 	tls                            *tls.Config
 }
 
-// Open opens a backend from a URL; see the package's documentation for its form.
+// Open opens a backend from a URL. The package documentation has its form.
 func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	s, err := parse(u)
 	if err != nil {
@@ -44,15 +44,15 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		return nil, fmt.Errorf("%s at %s: %w", u.Scheme, s.addr, err)
 	}
 	db := sql.OpenDB(connector)
-	anchors, watches := bellSize(s.bell)
-	db.SetMaxOpenConns(s.pool + anchors + watches)
-	db.SetMaxIdleConns(s.pool + anchors + watches)
-	db.SetConnMaxIdleTime(time.Minute) // long before any server ends it
+	conns := s.pool + s.notifyConns + min(maxLockConns, s.notifyConns)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(time.Minute) // far below the wait_timeout of servers
 	ctx, cancel := context.WithTimeout(ctx, s.dial+s.timeout)
 	defer cancel()
 	b, err := open(ctx, db, s.options, " to "+s.addr, true)
 	if err != nil {
-		_ = db.Close() // err is the one that matters
+		_ = db.Close() // err is more important
 		return nil, fmt.Errorf("%s at %s: %w", u.Scheme, s.addr, err)
 	}
 	return b, nil
@@ -67,9 +67,9 @@ func parse(u *backend.URL) (settings, error) {
 	s.pool = p.Int("pool_size", DefaultPool, 1, 100000)
 	s.dial = p.Duration("dial_timeout", 3*time.Second)
 	s.timeout = p.Duration("timeout", s.timeout)
-	s.bell = p.Int("bell_size", DefaultBell, 1, maxBell)
-	if p.Enum("bell", "auto", "auto", "off") == "off" {
-		s.bell = 0
+	s.notifyConns = p.Int("notify_conns", DefaultNotifyConns, 1, maxNotifyConns)
+	if p.Enum("notify", "auto", "auto", "off") == "off" {
+		s.notifyConns = 0
 	}
 	secure := p.Enum("tls", "false", "false", "true", "skip-verify")
 	files := tlsurl.Read(p)
@@ -103,26 +103,26 @@ func parse(u *backend.URL) (settings, error) {
 	var err error
 	s.tls, err = files.Config(secure != "false", "tls=true")
 	if s.tls != nil {
-		s.tls.InsecureSkipVerify = secure == "skip-verify" // asked for by name
+		s.tls.InsecureSkipVerify = secure == "skip-verify" // explicitly requested
 	}
 	return s, err
 }
 
-// config makes connections whose session does not depend on the server's
-// defaults.
+// config returns the configuration of connections. Their sessions do not depend on the
+// defaults of the server.
 func (s *settings) config() *mysql.Config {
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.DBName, c.User, c.Passwd = "tcp", s.addr, s.database, s.user, s.password
 	c.Timeout, c.TLS = s.dial, s.tls
-	c.MultiStatements = true // of literals only: nothing of the caller's is ever part of the text
+	c.MultiStatements = true // safe: values are hex literals, see lit
 	c.Logger = &mysql.NopLogger{}
 	c.Params = map[string]string{
 		"autocommit": "1",
 		"sql_mode":   "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
-		// a lock's row is locked for a moment only; whoever keeps it longer is a transaction with Guard
+		// only a transaction with Guard keeps a row locked for longer than a moment
 		"innodb_lock_wait_timeout": fmt.Sprint(max(1, int(s.timeout/time.Second)-1)),
 	}
-	// without a statement a dead connection is noticed by the kernel only
+	// while no statement is sent, only the kernel finds a dead connection
 	d := &net.Dialer{Timeout: s.dial, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	c.DialFunc = d.DialContext
 	return c

@@ -7,25 +7,29 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// DefaultTable is the table unless another is asked for.
-const DefaultTable = "interlock"
+const (
+	// DefaultTable is the name of the table without WithTable.
+	DefaultTable = "interlock"
+	// DefaultNotifyConns is the maximum of connections that wait for named locks.
+	DefaultNotifyConns = 8
 
-// DefaultBell is on how many connections, at most, waiters are told of their turn.
-const DefaultBell = 8
+	maxNotifyConns = 10000
+	minTimeout     = 50 * time.Millisecond
+)
 
 type options struct {
-	table   string
-	prefix  string
-	create  bool
-	timeout time.Duration // of one statement, and of getting a connection for it
-	bell    int           // connections that wait for names, at most; none: poll
+	table       string
+	prefix      string
+	create      bool
+	timeout     time.Duration // of one statement, and of getting a connection for it
+	notifyConns int           // 0: waiters poll
 }
 
 func defaults() options {
-	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, timeout: 5 * time.Second, bell: DefaultBell}
+	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, timeout: 5 * time.Second, notifyConns: DefaultNotifyConns}
 }
 
-// Option changes what New does.
+// Option configures the backend that New returns.
 type Option func(*options) error
 
 // WithTable names the table, as table or database.table.
@@ -37,31 +41,30 @@ func WithPrefix(prefix string) Option {
 	return func(o *options) error { o.prefix = prefix; return checkPrefix(prefix) }
 }
 
-// WithCreate says whether a missing table is created, which it is by default.
+// WithCreate sets whether New creates a missing table. The default is true.
 func WithCreate(create bool) Option { return func(o *options) error { o.create = create; return nil } }
 
-// WithTimeout bounds each statement, and the wait for a connection of the pool.
+// WithTimeout bounds each statement, and the wait for a connection of the pool. It is at
+// least 50 ms.
 func WithTimeout(d time.Duration) Option {
 	return func(o *options) error {
 		o.timeout = d
-		if d < 50*time.Millisecond {
-			return backend.Invalid("timeout", d, fmt.Sprintf("at least %v", 50*time.Millisecond))
+		if d < minTimeout {
+			return backend.Invalid("timeout", d, fmt.Sprintf("at least %v", minTimeout))
 		}
 		return nil
 	}
 }
 
-// WithBell bounds the connections on which those who wait are told of their turn,
-// one for each key that is waited for. They are at most a quarter of the pool; those
-// who wait for other keys poll, and all do if it is 0.
-func WithBell(connections int) Option {
+// WithNotifyConns bounds the connections that wait for named locks, one for each key that
+// has waiters. The driver uses at most a quarter of the pool for them. Waiters for further
+// keys poll; with 0 all waiters poll.
+func WithNotifyConns(connections int) Option {
 	return func(o *options) error {
-		o.bell = connections
-		if connections < 0 || connections > maxBell {
-			return backend.Invalid("bell", connections, fmt.Sprintf("0 to %d", maxBell))
+		o.notifyConns = connections
+		if connections < 0 || connections > maxNotifyConns {
+			return backend.Invalid("notify_conns", connections, fmt.Sprintf("0 to %d", maxNotifyConns))
 		}
 		return nil
 	}
 }
-
-const maxBell = 10000

@@ -17,8 +17,8 @@ const (
 	maxKey        = maxPrefix + 1 + backend.MaxName
 )
 
-// Schema returns the statement that creates the table, for a migration. The
-// table's comment is how its version is recognised.
+// Schema returns the statement that creates the table, for a migration. The comment of the
+// table has the version of the schema.
 func Schema(name string) (string, error) {
 	t, err := parseTable(name)
 	if err != nil {
@@ -28,8 +28,8 @@ func Schema(name string) (string, error) {
 }
 
 func (t table) schema() string {
-	// The primary key is the only index, and rows are never deleted in operation:
-	// so statements lock one row each, or wait for none: never for each other in a circle.
+	// The primary key is the only index and no statement deletes rows, so a statement locks
+	// one row, or waits for none. This rules out deadlocks.
 	return fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
   name       VARBINARY(%d) NOT NULL PRIMARY KEY,
   token      BIGINT UNSIGNED NOT NULL,
@@ -46,7 +46,7 @@ func (t table) schema() string {
 
 var errNoTable = errors.New("the lock table does not exist")
 
-// prepare makes sure that the table is there and of our version.
+// prepare checks the version of the table. If the table is missing, prepare creates it.
 func (b *Backend) prepare(ctx context.Context, conn *sql.Conn) error {
 	err := b.checkSchema(ctx, conn)
 	if !errors.Is(err, errNoTable) {
@@ -69,23 +69,23 @@ func (b *Backend) checkSchema(ctx context.Context, conn *sql.Conn) error {
 	if b.table.database != "" {
 		database = lit(b.table.database)
 	}
-	var engine, said string
+	var engine, tableComment string
 	q := fmt.Sprintf("SELECT COALESCE(engine,''), COALESCE(table_comment,'') FROM information_schema.tables WHERE table_schema = CONVERT(%s USING utf8) AND table_name = CONVERT(%s USING utf8)", database, lit(b.table.name)) //nolint:gosec // hex literals
-	err := conn.QueryRowContext(ctx, q).Scan(&engine, &said)
+	err := conn.QueryRowContext(ctx, q).Scan(&engine, &tableComment)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return errNoTable
 	case err != nil:
 		return failure(err)
 	}
-	version, ours := strings.CutPrefix(said, comment)
+	version, ours := strings.CutPrefix(tableComment, comment)
 	switch {
 	case !ours:
-		return fmt.Errorf("%w: table %s is not a lock table (its comment is %.60q); choose another with ?table=", backend.ErrInvalid, b.table, said)
+		return fmt.Errorf("%w: table %s is not a lock table (its comment is %.60q); choose another with ?table=", backend.ErrInvalid, b.table, tableComment)
 	case version != fmt.Sprint(schemaVersion):
 		return fmt.Errorf("%w: table %s has schema %.20q, this version of the driver wants %d", backend.ErrInvalid, b.table, version, schemaVersion)
 	case !strings.EqualFold(engine, "InnoDB"):
-		return fmt.Errorf("%w: table %s is kept by %s, want InnoDB", backend.ErrInvalid, b.table, engine)
+		return fmt.Errorf("%w: table %s has engine %s, want InnoDB", backend.ErrInvalid, b.table, engine)
 	}
 	return nil
 }

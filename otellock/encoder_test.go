@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// encoder writes attributes without their common prefix.
+// encoder encodes attributes without their common prefix.
 type encoder struct{}
 
 func (encoder) Encode(it attribute.Iterator) string {

@@ -16,16 +16,16 @@ import (
 	"github.com/interlock-go/lock/otellock"
 )
 
-// probe is a client that is observed, and a stranger in the same space.
+// probe is an observed client, and another client of the same locks.
 type probe struct {
 	*lock.Client
-	stranger *lock.Client
-	reader   *metric.ManualReader
-	spans    *tracetest.InMemoryExporter
-	tracers  *trace.TracerProvider
+	other   *lock.Client
+	reader  *metric.ManualReader
+	spans   *tracetest.InMemoryExporter
+	tracers *trace.TracerProvider
 }
 
-// newProbe closes its clients with the test.
+// newProbe returns a probe whose clients are closed with the test.
 func newProbe(t *testing.T, opts ...otellock.Option) *probe {
 	t.Helper()
 	p := &probe{reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
@@ -44,7 +44,7 @@ func newProbe(t *testing.T, opts ...otellock.Option) *probe {
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		return c
 	}
-	p.Client, p.stranger = open(lock.WithObserver(o)), open()
+	p.Client, p.other = open(lock.WithObserver(o)), open()
 	return p
 }
 
@@ -57,8 +57,7 @@ func must(t *testing.T, m lock.Mutex) *lock.Lease {
 	return l
 }
 
-// metrics returns every series: "name{attributes}" and its value, of a histogram its
-// count.
+// metrics returns the value of each series "name{attributes}", for a histogram its count.
 func (p *probe) metrics(t *testing.T) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}

@@ -16,7 +16,7 @@ import (
 	"github.com/interlock-go/lock/otellock"
 )
 
-func TestMetricsOfEveryOutcome(t *testing.T) {
+func TestOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProbe(t)
 		m := p.Mutex("k")
@@ -43,11 +43,11 @@ func TestMetricsOfEveryOutcome(t *testing.T) {
 		if err := <-wait; err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.stranger.Break(t.Context(), "k"); err != nil {
+		if _, err := p.other.Break(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		must(t, p.Mutex("held until it is closed"))
+		must(t, p.Mutex("held until Close"))
 		closing, cancelClosing := context.WithCancel(t.Context())
 		defer cancelClosing()
 		if err := p.Close(closing); err != nil {
@@ -72,7 +72,7 @@ func TestMetricsOfEveryOutcome(t *testing.T) {
 func TestDurationsUnitsAndBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProbe(t)
-		l := must(t, p.stranger.Mutex("k"))
+		l := must(t, p.other.Mutex("k"))
 		time.AfterFunc(2*time.Second, func() { _ = l.Unlock(context.Background()) })
 		l2, err := p.Mutex("k").Lock(t.Context())
 		if err != nil {
@@ -122,7 +122,7 @@ func TestNameAttribute(t *testing.T) {
 	})
 }
 
-// Everything that can happen happens; then everything is over.
+// After random calls, panics, losses and Close, held and waiting are zero again.
 func TestCountersReturnToZero(t *testing.T) {
 	p := newProbe(t)
 	crash := errors.New("a holder's panic")
@@ -143,9 +143,9 @@ func TestCountersReturnToZero(t *testing.T) {
 			case 0:
 				panic(crash)
 			case 1:
-				_, _ = p.stranger.Break(context.Background(), "a")
+				_, _ = p.other.Break(context.Background(), "a")
 			case 2:
-				time.Sleep(rand.N(time.Millisecond)) // holds it, so that others wait
+				time.Sleep(rand.N(time.Millisecond)) // other calls wait meanwhile
 			}
 			return nil
 		})
@@ -163,7 +163,7 @@ func TestCountersReturnToZero(t *testing.T) {
 	churn(200)
 	wg.Wait()
 	churn(50)
-	must(t, p.Mutex("nobody unlocks it"))
+	must(t, p.Mutex("held until Close"))
 	if err := p.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestCountersReturnToZero(t *testing.T) {
 		t.Errorf("%d held, %d waiting, %d acquired, %d ended", held, waiting, acquired, ended)
 	}
 	if got["interlock.lock.lost{backend=mem}"] == 0 || got["interlock.lock.wait.duration{backend=mem outcome=timeout}"] == 0 {
-		t.Errorf("the test is too tame: %v", got)
+		t.Errorf("the test caused no loss or no timeout: %v", got)
 	}
 	spans := map[string]int64{}
 	for _, s := range p.spans.GetSpans() {

@@ -23,21 +23,21 @@ func newConfig(opts []Option) config {
 	return c
 }
 
-// WithMeterProvider sets where metrics go. The default is the global provider.
+// WithMeterProvider sets the provider of the metrics. The default is the global one.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(c *config) { c.meters = p }
 }
 
-// WithTracerProvider sets where traces go. The default is the global provider.
+// WithTracerProvider sets the provider of the traces. The default is the global one.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *config) { c.tracers = p }
 }
 
-// WithNameAttribute adds the attribute interlock.lock.name to every metric, with
-// what group makes of the lock's name; "" adds none. Every value is a set of series
-// of its own, so group should return few, such as what is before the first slash.
-// It must always return the same for the same name, or held and waiting never come
-// back to zero, and is called concurrently. Spans bear the whole name in any case.
+// WithNameAttribute adds the attribute interlock.lock.name to each metric, with the value
+// group(name); "" adds no attribute. Each value is a set of series, so group should return
+// few values, for example the part of the name before the first slash. group is called
+// concurrently and must return the same value for the same name, or held and waiting do
+// not return to zero. Spans always have the whole name.
 func WithNameAttribute(group func(name string) string) Option {
 	return func(c *config) { c.name = group }
 }

@@ -11,8 +11,8 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/interlock-go/lock/otellock"
 
-// New returns an observer for lock.WithObserver, which any number of clients may
-// share. It fails if the meter provider refuses an instrument.
+// New returns an observer for lock.WithObserver. Any number of clients may share it. New
+// returns an error if the meter provider refuses an instrument.
 func New(opts ...Option) (*lock.Observer, error) {
 	cfg := newConfig(opts)
 	m, err := newMetrics(cfg.meters, cfg.name)
@@ -20,30 +20,30 @@ func New(opts ...Option) (*lock.Observer, error) {
 		return nil, fmt.Errorf("otellock: %w", err)
 	}
 	t := newTraces(cfg.tracers)
-	// A measurement must not depend on whether the caller's context has ended.
+	// The caller's context may have ended; measurements ignore that.
 	values := context.WithoutCancel
-	ended := func(ctx context.Context, e lock.Event, outcome string) {
-		m.ended(values(ctx), e, outcome)
-		t.ended(e, outcome)
+	endLease := func(ctx context.Context, e lock.Event, outcome string) {
+		m.endLease(values(ctx), e, outcome)
+		t.endLease(e, outcome)
 	}
 	return &lock.Observer{
-		Waiting: func(ctx context.Context, e lock.Event) { m.begins(values(ctx), m.waiting, e) },
+		Waiting: func(ctx context.Context, e lock.Event) { m.begin(values(ctx), m.waiting, e) },
 		Acquired: func(ctx context.Context, e lock.Event) {
-			m.called(values(ctx), e, outcomeAcquired)
-			m.begins(values(ctx), m.held, e)
-			m.present(values(ctx), e)
-			t.acquired(values(ctx), e)
+			m.endCall(values(ctx), e, outcomeAcquired)
+			m.begin(values(ctx), m.held, e)
+			m.initRare(values(ctx), e)
+			t.beginLease(values(ctx), e)
 		},
 		Failed: func(ctx context.Context, e lock.Event) {
-			outcome := failure(e.Err)
-			m.called(values(ctx), e, outcome)
-			t.called(values(ctx), e, outcome, time.Now())
+			outcome := outcomeOfCall(e.Err)
+			m.endCall(values(ctx), e, outcome)
+			t.endCall(values(ctx), e, outcome, time.Now())
 		},
-		Released: func(ctx context.Context, e lock.Event) { ended(ctx, e, ending(e.Err)) },
+		Released: func(ctx context.Context, e lock.Event) { endLease(ctx, e, outcomeOfUnlock(e.Err)) },
 		RenewFailed: func(ctx context.Context, e lock.Event) {
-			m.unrenewed.Add(values(ctx), 1, m.with(e, ""))
+			m.renewsFailed.Add(values(ctx), 1, m.attributes(e, ""))
 			t.renewFailed(e)
 		},
-		Lost: func(ctx context.Context, e lock.Event) { ended(ctx, e, outcomeLost) },
+		Lost: func(ctx context.Context, e lock.Event) { endLease(ctx, e, outcomeLost) },
 	}, nil
 }

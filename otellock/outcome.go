@@ -19,9 +19,9 @@ const (
 	outcomeError    = "error"
 )
 
-// failure tells how a call of Lock or TryLock failed. The error of a wait that was
-// given up also matches ErrLocked, so the end of the context is asked about first.
-func failure(err error) string {
+// outcomeOfCall returns the outcome of a failed Lock or TryLock. If the context ended
+// during the wait, err matches ErrLocked, too, so that is checked last.
+func outcomeOfCall(err error) string {
 	switch {
 	case errors.Is(err, lock.ErrInvalid):
 		return outcomeInvalid
@@ -37,8 +37,8 @@ func failure(err error) string {
 	return outcomeError
 }
 
-// ending tells how a lease that was unlocked ended.
-func ending(err error) string {
+// outcomeOfUnlock returns the outcome of a lease that was unlocked.
+func outcomeOfUnlock(err error) string {
 	switch {
 	case err == nil:
 		return outcomeReleased

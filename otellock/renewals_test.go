@@ -17,19 +17,21 @@ import (
 	"github.com/interlock-go/lock/otellock"
 )
 
-// deaf is a backend that answers no renewal.
-type deaf struct{ backend.Backend }
+// noRenewal is a backend whose renewals fail.
+type noRenewal struct{ backend.Backend }
 
-func (d deaf) TryAcquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
-	g, err := d.Backend.TryAcquire(ctx, r)
-	return deafGrant{g}, err
+func (b noRenewal) TryAcquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
+	g, err := b.Backend.TryAcquire(ctx, r)
+	return noRenewalGrant{g}, err
 }
 
-type deafGrant struct{ backend.Grant }
+type noRenewalGrant struct{ backend.Grant }
 
-func (deafGrant) Renew(context.Context, time.Duration) error { return errors.New("connection reset") }
+func (noRenewalGrant) Renew(context.Context, time.Duration) error {
+	return errors.New("connection reset")
+}
 
-func TestRenewalsThatFail(t *testing.T) {
+func TestFailedRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &probe{reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
 		o, err := otellock.New(otellock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(p.reader))),
@@ -37,7 +39,7 @@ func TestRenewalsThatFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := lock.New(deaf{memlock.New()}, lock.WithTTL(time.Minute), lock.WithObserver(o))
+		c, err := lock.New(noRenewal{memlock.New()}, lock.WithTTL(time.Minute), lock.WithObserver(o))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,26 +20,26 @@ const (
 
 type traces struct {
 	tracer trace.Tracer
-	holds  sync.Map // by owner: the trace.Span of each lease that is held
+	holds  sync.Map // by owner id: the trace.Span of each held lease
 }
 
 func newTraces(p trace.TracerProvider) *traces { return &traces{tracer: p.Tracer(scope)} }
 
-// called records the span of a call of Lock or TryLock, which is over.
-func (t *traces) called(ctx context.Context, e lock.Event, outcome string, now time.Time) trace.Span {
+// endCall records the span of a call of Lock or TryLock that has ended now.
+func (t *traces) endCall(ctx context.Context, e lock.Event, outcome string, now time.Time) trace.Span {
 	_, s := t.tracer.Start(ctx, "lock.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now.Add(-e.Wait)),
 		trace.WithAttributes(keyBackend.String(e.Backend), keyName.String(e.Name), keyOutcome.String(outcome), keyWaited.Bool(e.Waited)))
-	if e.Err != nil && outcome != outcomeLocked { // that one is an answer
+	if e.Err != nil && outcome != outcomeLocked { // TryLock returns ErrLocked without a failure
 		s.SetStatus(codes.Error, e.Err.Error())
 	}
 	s.End(trace.WithTimestamp(now))
 	return s
 }
 
-// acquired begins the span of a lease.
-func (t *traces) acquired(ctx context.Context, e lock.Event) {
+// beginLease begins the span of a lease.
+func (t *traces) beginLease(ctx context.Context, e lock.Event) {
 	now := time.Now()
-	acquisition := t.called(ctx, e, outcomeAcquired, now)
+	acquisition := t.endCall(ctx, e, outcomeAcquired, now)
 	_, s := t.tracer.Start(ctx, "lock.hold", trace.WithTimestamp(now),
 		trace.WithLinks(trace.Link{SpanContext: acquisition.SpanContext()}),
 		trace.WithAttributes(keyBackend.String(e.Backend), keyName.String(e.Name)))
@@ -59,8 +59,8 @@ func (t *traces) renewFailed(e lock.Event) {
 	}
 }
 
-// ended ends the span of a lease.
-func (t *traces) ended(e lock.Event, outcome string) {
+// endLease ends the span of a lease.
+func (t *traces) endLease(e lock.Event, outcome string) {
 	v, ok := t.holds.LoadAndDelete(e.Owner)
 	if !ok {
 		return

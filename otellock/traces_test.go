@@ -36,13 +36,13 @@ func attr(s tracetest.SpanStub, key string) string {
 	return ""
 }
 
-func TestSpansOfAWaitAndAHold(t *testing.T) {
+func TestSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProbe(t)
 		start := time.Now()
 		ctx, caller := p.tracers.Tracer("test").Start(t.Context(), "caller")
-		other := must(t, p.stranger.Mutex("k"))
-		time.AfterFunc(2*time.Second, func() { _ = other.Unlock(context.Background()) })
+		l0 := must(t, p.other.Mutex("k"))
+		time.AfterFunc(2*time.Second, func() { _ = l0.Unlock(context.Background()) })
 		l, err := p.Mutex("k").Lock(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -75,11 +75,11 @@ func TestSpansOfAWaitAndAHold(t *testing.T) {
 	})
 }
 
-func TestSpanOfALoss(t *testing.T) {
+func TestSpanOfLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProbe(t)
 		must(t, p.Mutex("k"))
-		if _, err := p.stranger.Break(t.Context(), "k"); err != nil {
+		if _, err := p.other.Break(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -90,7 +90,7 @@ func TestSpanOfALoss(t *testing.T) {
 	})
 }
 
-func TestSpanOfAFailure(t *testing.T) {
+func TestSpanOfFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			outcome string
@@ -98,7 +98,7 @@ func TestSpanOfAFailure(t *testing.T) {
 			take    func(lock.Mutex, context.Context) (*lock.Lease, error)
 		}{{"locked", codes.Unset, lock.Mutex.TryLock}, {"timeout", codes.Error, lock.Mutex.Lock}} {
 			p := newProbe(t)
-			must(t, p.stranger.Mutex("k"))
+			must(t, p.other.Mutex("k"))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if _, err := tt.take(p.Mutex("k"), ctx); err == nil {

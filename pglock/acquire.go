@@ -18,211 +18,209 @@ const (
 	granted   = 1
 )
 
-// reply is the answer to a request to acquire.
+// reply is the reply to a request to acquire.
 type reply struct {
-	sent     time.Time // before the request was sent
-	status   int
-	us       int64 // the server's clock
-	left     time.Duration
-	token    uint64
-	owner    string
-	metadata string
-	first    bool // in the queue
+	sent       time.Time // before the request was sent
+	status     int
+	serverTime int64 // µs
+	holder     backend.Holder
+	first      bool // this attempt is the first waiter
 }
 
-func (r reply) locked() *backend.LockedError {
-	return &backend.LockedError{Holder: holder(r.owner, r.metadata, r.token, r.left)}
-}
-
-func holder(owner, metadata string, token uint64, left time.Duration) backend.Holder {
-	return backend.Holder{Party: backend.Party{Owner: owner, Metadata: unescape(metadata)}, Token: token, Left: max(left, 0)}
+// holder returns a holder as the server describes it; left is in µs.
+func holder(owner, metadata string, token, left int64) backend.Holder {
+	return backend.Holder{
+		Contender: backend.Contender{Owner: owner, Metadata: unescape(metadata)},
+		Token:     uint64(max(token, 0)), Left: max(micros64(left), 0),
+	}
 }
 
 // TryAcquire makes one attempt in one round trip.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	a := b.newAttempt(req, false)
+	a := b.newAttempt(req, holding)
 	r, err := a.ask(ctx, false, 0)
 	if err == nil && r.status == held {
-		err = r.locked()
+		err = &backend.LockedError{Holder: r.holder}
 	}
 	if err != nil {
-		a.drop()
+		a.unregister()
 		return nil, err
 	}
 	return a.grant(r), nil
 }
 
-// Acquire takes the key, waiting in the queue for its turn.
+// Acquire waits in the queue of the key until the attempt is granted or ctx ends.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	a := b.newAttempt(req, true)
-	defer a.timer.Stop()
-	g, err := a.wait(ctx)
-	if isUncertain(err) {
-		a.settle()
-	} else if err != nil {
-		a.drop()
+	a := b.newAttempt(req, waiting)
+	defer a.polls.timer.Stop()
+	g, err := a.enqueue(ctx)
+	if g == nil && err == nil {
+		g, err = a.await(ctx)
 	}
-	return g, err
+	switch {
+	case err == nil:
+		return g, nil
+	case backend.OutcomeUnknown(err): // Abandon follows
+		a.settle()
+	default:
+		a.unregister()
+	}
+	return nil, err
 }
 
-// ask sends one request to acquire, again for patience if the server undoes it. In
-// a reply without an error the status is granted or held.
-func (a *attempt) ask(ctx context.Context, queue bool, patience time.Duration) (r reply, err error) {
+// ask sends one request to acquire. queue says whether the attempt is to wait in the
+// queue. If err is nil the status of the reply is granted or held.
+func (a *attempt) ask(ctx context.Context, queue bool, retryFor time.Duration) (r reply, err error) {
 	b := a.b
-	var left, token int64
-	var told [3]*string
-	r.sent, err = b.queryFor(ctx, patience, nil, func(rows pgx.Rows) error {
-		return rows.Scan(&r.status, &r.us, &left, &token, &r.owner, &r.metadata, &r.first, &told[0], &told[1], &told[2])
-	}, b.sql.acquire, a.key, a.req.Owner, a.party(), micro(a.req.TTL), queue)
+	a.beginRequest()
+	_, r.sent, err = query(ctx, b, retryFor, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var owner, metadata string
+		var left, token int64
+		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.first, nil, nil, nil)
+		r.holder = holder(owner, metadata, token, left)
+		return none, err
+	}, b.sql.acquire, a.key, a.req.Owner, a.queueEntry(), micro(a.req.TTL), queue)
 	if err != nil {
-		a.dirty = a.dirty || isUncertain(err)
+		a.unanswered = a.unanswered || backend.OutcomeUnknown(err)
 		return r, err
 	}
-	r.left, r.token = time.Duration(left)*time.Microsecond, uint64(max(token, 0))
 	if r.status == abandoned {
 		return r, fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
 	}
 	return r, nil
 }
 
-// grant is nil if the attempt must ask again.
+// grant returns the grant of a reply, or nil if the attempt must ask again.
 func (a *attempt) grant(r reply) *grant {
-	if !a.granted() {
+	if !a.accept() {
 		return nil
 	}
-	return &grant{a: a, token: r.token, until: r.sent.Add(min(r.left, a.req.TTL))}
+	return &grant{a: a, token: r.holder.Token, until: r.sent.Add(min(r.holder.Left, a.req.TTL))}
 }
 
-const (
-	slowestPoll = 500 * time.Millisecond // without a listener; well within a claim
-	firstPoll   = 10 * time.Millisecond
-)
-
-// wait asks, queues, and waits for the push. Its grant is nil with an error.
-func (a *attempt) wait(ctx context.Context) (backend.Grant, error) {
+// enqueue asks until the attempt is granted, or in the queue if both results are nil.
+// It enters the queue only if this process receives notifications or polls: any other
+// process would not notice a pushed grant before the provisional TTL ends. A free key
+// takes one round trip in either case.
+func (a *attempt) enqueue(ctx context.Context) (*grant, error) {
 	b := a.b
-	var queued, refused bool // refused: there is no connection to listen on
-	var failing time.Time    // since when the service does not answer
-	backoff, poll := 20*time.Millisecond, firstPoll
+	refused := false // the server refuses the listening connection: poll whenever it was tried again
 	for {
-		// Nobody may hand over to a process that does not listen yet: the first
-		// request waits in the queue only if it does, and a free key costs one
-		// round trip in either case. Without one it asks whenever the listener has
-		// tried again, which is well within a claim.
-		queue := queued || refused || b.polls() || b.listener.live()
-		a.mu.Lock()
-		a.again = false
-		a.asOf = 0 // the server's clock may have been set back
-		a.mu.Unlock()
-		a.mend()
-		r, err := a.askWithin(ctx, queue, queued)
-		if err == nil && r.status == granted {
+		up, unavailable := b.listener.status()
+		queue := up || unavailable || refused || !b.opt.listen
+		r, err := a.ask(ctx, queue, max(a.req.TTL, b.opt.timeout))
+		switch {
+		case err != nil:
+			return nil, err
+		case r.status == granted:
 			if g := a.grant(r); g != nil {
 				return g, nil
 			}
 			continue
+		case queue:
+			if a.req.OnWait != nil {
+				a.req.OnWait(&backend.LockedError{Holder: r.holder})
+			}
+			a.schedule(r)
+			return nil, nil
 		}
-		switch {
-		case err == nil && queue:
-			failing = time.Time{}
-			if !queued && a.req.OnWait != nil {
-				a.req.OnWait(r.locked())
-			}
-			queued, backoff = true, 20*time.Millisecond
-			a.held(r)
-			if b.polls() {
-				a.timer.Reset(min(poll, max(r.left, 0)+time.Millisecond, a.req.TTL/3))
-				poll = min(2*poll, slowestPoll)
-			}
-		case err == nil:
-			failing = time.Time{}
-			if err = b.listener.wait(ctx); err == nil || full(err) {
-				refused = err != nil
-				continue
-			}
+		err = b.listener.wait(ctx)
+		if refused = tooManyConnections(err); err != nil && !refused {
+			return nil, backend.NotExecuted(err)
 		}
-		if err != nil {
-			if failing.IsZero() {
-				failing = time.Now()
-			}
-			end := ended(ctx)
-			switch {
-			case end != nil:
-				return nil, a.gaveUp(end, queued)
-			case !queued:
-				return nil, err
-			case errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed), time.Since(failing) >= a.req.TTL:
-				return nil, backend.Uncertain(err)
-			}
-			a.timer.Reset(backoff) // ride it out
-			backoff = min(2*backoff, time.Second, max(a.req.TTL/12, 20*time.Millisecond))
-		}
+	}
+}
+
+const minBackoff = 20 * time.Millisecond // after a poll that fails
+
+// await waits in the queue for a pushed grant and polls. It tolerates an outage of the
+// TTL. Each error is ErrUncertain.
+func (a *attempt) await(ctx context.Context) (*grant, error) {
+	var failing time.Time // when an outage began; zero while the polls succeed
+	backoff := minBackoff
+	for {
 		select {
 		case p := <-a.pushed:
-			if g := a.take(p); g != nil {
+			if g := a.acceptPush(p); g != nil {
 				return g, nil
 			}
-		case <-a.timer.C:
+		case <-a.polls.timer.C:
 		case <-ctx.Done():
-			return nil, a.gaveUp(ctx.Err(), queued)
-		case <-b.life.Done():
-			return nil, a.gaveUp(backend.ErrClosed, queued)
+			return nil, backend.Uncertain(ctx.Err())
+		case <-a.b.ctx.Done():
+			return nil, backend.Uncertain(backend.ErrClosed)
 		}
+		g, err := a.poll(ctx)
+		switch {
+		case g != nil:
+			return g, nil
+		case err == nil:
+			failing, backoff = time.Time{}, minBackoff
+			continue
+		case failing.IsZero():
+			failing = time.Now()
+		}
+		if end := ended(ctx); end != nil {
+			return nil, backend.Uncertain(end)
+		}
+		if errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrClosed) || time.Since(failing) >= a.req.TTL {
+			return nil, backend.Uncertain(err)
+		}
+		a.polls.timer.Reset(backoff)
+		backoff = min(2*backoff, time.Second, max(a.req.TTL/12, minBackoff))
 	}
 }
 
-// askWithin is ask, which for an attempt in the queue takes no longer than the
-// service may fail. One that is not in the queue goes on that long while others come
-// first: nothing of it was executed.
-func (a *attempt) askWithin(ctx context.Context, queue, queued bool) (reply, error) {
-	if !queued {
-		return a.ask(ctx, queue, max(a.req.TTL, a.b.opt.timeout))
-	}
-	limit := max(a.req.TTL, 100*time.Millisecond)
+// poll asks once and sets the time of the next poll. It returns nil if another attempt
+// holds the key.
+func (a *attempt) poll(ctx context.Context) (*grant, error) {
+	limit := max(a.req.TTL, 100*time.Millisecond) // as long as a waiter tolerates an outage
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := a.ask(within, queue, 0)
-	if err != nil && ended(within) != nil && ended(ctx) == nil {
-		err = backend.Uncertain(fmt.Errorf("postgres: no answer within %v", limit)) // not the caller's deadline
+	r, err := a.ask(within, true, 0)
+	switch {
+	case err != nil && ended(within) != nil && ended(ctx) == nil:
+		return nil, fmt.Errorf("postgres: no answer within %v", limit) // not the caller's deadline
+	case err != nil:
+		return nil, err
+	case r.status == held:
+		a.schedule(r)
+		return nil, nil
 	}
-	return r, err
+	g := a.grant(r)
+	if g == nil {
+		a.polls.timer.Reset(0)
+	}
+	return g, nil
 }
 
-// gaveUp is the error of an attempt that was ended from outside.
-func (a *attempt) gaveUp(err error, queued bool) error {
-	if !queued && !a.dirty {
-		return err // nothing of it remains
-	}
-	return backend.Uncertain(err)
-}
-
-// take turns a push into a grant. It is nil if the attempt must ask again, which
-// returns the same grant for its whole time: when little of the claim is left, when
-// the clock pair is no longer good, and when it was broken.
-func (a *attempt) take(p push) backend.Grant {
-	until := a.until(p)
-	if time.Until(until) < p.claim/2 {
-		return nil
-	}
-	if !a.granted() {
+// acceptPush returns the grant of a push. It returns nil if the attempt must ask, which
+// returns the same grant with its whole TTL: if less than half of the provisional TTL
+// is left, if the server clock is not known, and if the grant was revoked.
+func (a *attempt) acceptPush(p push) *grant {
+	a.mu.Lock()
+	until := a.clock.until(p)
+	a.mu.Unlock()
+	if time.Until(until) < p.ttl/2 || !a.accept() {
 		return nil
 	}
 	return &grant{a: a, token: p.token, until: until}
 }
 
-// Abandon makes sure that nothing remains of an attempt. A tombstone in the row
-// refuses its requests that arrive later, unless each of them is known to have had
-// its answer.
+// Abandon ends an attempt: it leaves the queue or releases the grant. It writes a
+// tombstone into the row, which refuses requests that arrive later, unless each request
+// of the attempt had a reply.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	b.mu.Lock()
-	_, settled := b.settled[req.Owner]
-	delete(b.attempts, req.Owner)
+	a := b.attempts[req.Owner]
+	tombstone := a == nil || a.state != settled
+	if tombstone {
+		delete(b.attempts, req.Owner)
+	}
 	b.mu.Unlock()
-	_, err := b.exec(ctx, b.sql.abandon, b.key(req.Key), req.Owner, !settled)
-	if err == nil {
-		b.mu.Lock()
-		delete(b.settled, req.Owner)
-		b.mu.Unlock()
+	_, _, err := b.exec(ctx, b.sql.abandon, b.key(req.Key), req.Owner, tombstone)
+	if err == nil && a != nil {
+		a.unregister()
 	}
 	return err
 }

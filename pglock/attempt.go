@@ -1,11 +1,9 @@
 package pglock
 
 import (
-	"context"
-	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
-	"strconv"
+	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -13,49 +11,40 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-const maxSettled = 1 << 16
+// attemptState says where the notifications for an attempt go.
+type attemptState int
 
-// attempt is one that waits, or a grant to be told of its loss.
+const (
+	waiting attemptState = iota // grants and lease lengths go to Acquire
+	revoked                     // as waiting; a grant was revoked since the last request
+	holding                     // revocations go to Request.OnLost; TryAcquire begins here
+	settled                     // failed, and each request had a reply; Abandon writes no tombstone
+	// Of an attempt that is settled or not registered, a pushed grant is released.
+)
+
+// attempt is registered in Backend.attempts if it waits or has OnLost.
 type attempt struct {
 	b   *Backend
 	req backend.Request
 	key []byte
-	// dirty: some request to acquire had no answer, so it may be executed later
-	dirty bool
-	// waits: pushes are for Acquire; else for the grant. broken: while it waited its
-	// grant was broken, since it last asked. Both under b.mu.
-	waits, broken bool
 
-	pushed chan push
-	timer  *time.Timer // the next poll
+	unanswered bool         // a request to acquire had no reply: the server may still execute it
+	state      attemptState // guarded by b.mu
+	pushed     chan push    // capacity 1: the latest grant that was pushed
 
-	mu    sync.Mutex
-	asOf  int64     // the server's clock of what the timer was set by
-	bound time.Time // the latest time of the next poll
-	// the clock pair: a request was sent at local time sent and the server answered
-	// it at its time us. Stale: another server may be answering now.
-	sent  time.Time
-	us    int64
-	stale bool
-	again bool // poll once more: what was asked is older than a lost push may be
+	mu    sync.Mutex // guards the fields below
+	polls pollSchedule
+	clock serverClock
 }
 
-// push is a grant that was handed over.
-type push struct {
-	token    uint64
-	exp      int64 // on the server's clock
-	claim    time.Duration
-	received time.Time
-}
-
-func (b *Backend) newAttempt(req backend.Request, waits bool) *attempt {
-	a := &attempt{b: b, req: req, key: b.key(req.Key), waits: waits}
-	if waits {
+func (b *Backend) newAttempt(req backend.Request, state attemptState) *attempt {
+	a := &attempt{b: b, req: req, key: b.key(req.Key), state: state}
+	if state == waiting {
 		a.pushed = make(chan push, 1)
-		a.timer = time.NewTimer(time.Hour)
-		a.timer.Stop()
+		a.polls.timer = time.NewTimer(time.Hour)
+		a.polls.timer.Stop()
 	}
-	if waits || req.OnLost != nil {
+	if state == waiting || req.OnLost != nil {
 		b.mu.Lock()
 		b.attempts[req.Owner] = a
 		b.mu.Unlock()
@@ -63,33 +52,41 @@ func (b *Backend) newAttempt(req backend.Request, waits bool) *attempt {
 	return a
 }
 
-// party is how the attempt stands in the queue, in columns of fixed width but for
-// the last: owner, process, TTL in milliseconds, metadata.
-func (a *attempt) party() string {
+// queueEntry returns the entry of the attempt in the queue: owner, process and TTL in
+// milliseconds, in columns of fixed width, and metadata.
+func (a *attempt) queueEntry() string {
 	ms := (a.req.TTL + time.Millisecond - 1) / time.Millisecond
 	return fmt.Sprintf("%s %s %013d %s", a.req.Owner, a.b.process, ms, escape(a.req.Metadata))
 }
 
-// granted ends the waiting. The attempt stays known until its release or loss: a poll may
-// have found the grant before the push of it arrives, which must then not be
-// returned to the sender. It is false if the grant was broken meanwhile, or the one
-// before it: who waits must ask again, which returns the grant if there is one.
-func (a *attempt) granted() bool {
+// beginRequest prepares the attempt for a request. A revocation before the request
+// does not matter: the reply contains the grant if there is one.
+func (a *attempt) beginRequest() {
 	a.b.mu.Lock()
-	defer a.b.mu.Unlock()
-	a.waits = a.waits && a.broken
-	return !a.waits
+	if a.state == revoked {
+		a.state = waiting
+	}
+	a.b.mu.Unlock()
+	a.mu.Lock()
+	a.polls.again, a.polls.asOf = false, 0
+	a.mu.Unlock()
 }
 
-// mend forgets that a grant was broken, before the question whether there is one.
-func (a *attempt) mend() {
+// accept moves the attempt to holding. In state revoked it returns false: the attempt
+// must ask again. The attempt stays registered, because the push of a grant that a poll
+// has found may arrive later and must not release the grant.
+func (a *attempt) accept() bool {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	a.broken = false
+	if a.state == revoked {
+		return false
+	}
+	a.state = holding
+	return true
 }
 
-// drop forgets the attempt. A grant pushed later is returned to the sender.
-func (a *attempt) drop() {
+// unregister ends the attempt.
+func (a *attempt) unregister() {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
 	if a.b.attempts[a.req.Owner] == a {
@@ -97,174 +94,35 @@ func (a *attempt) drop() {
 	}
 }
 
-// settle drops the attempt, and remembers that no request of it is on its way.
+// settle ends an attempt on which Abandon will be called.
 func (a *attempt) settle() {
-	a.drop()
-	if a.dirty {
+	if a.unanswered {
+		a.unregister()
 		return
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	if len(a.b.settled) >= maxSettled {
-		clear(a.b.settled) // harmless: those forgotten get a tombstone
-	}
-	a.b.settled[a.req.Owner] = struct{}{}
+	a.state = settled
 }
 
-// receive handles a notification to this process. It never blocks.
-func (b *Backend) receive(payload string) {
-	received := time.Now()
-	f := strings.Split(payload, " ")
-	if len(f) < 2 {
-		return
-	}
-	b.mu.Lock()
-	a, closed := b.attempts[f[1]], b.closed
-	waits := a != nil && a.waits
-	if waits && f[0] == "l" {
-		a.broken = true // Acquire finds out; it may have the next grant by then
-	}
-	b.mu.Unlock()
-	switch {
-	case closed:
-	case f[0] == "g" && len(f) == 6 && a == nil:
-		b.returnToSender(f[1], f[5])
-	case f[0] == "g" && len(f) == 6 && waits:
-		a.push(push{token: uint64(number(f[2])), exp: number(f[3]), claim: time.Duration(number(f[4])) * time.Microsecond, received: received})
-	case f[0] == "h" && len(f) == 4 && waits:
-		a.heldFor(number(f[2]), time.Duration(number(f[3]))*time.Microsecond)
-	case f[0] == "l" && a != nil && !waits && a.req.OnLost != nil:
-		a.drop() // nobody releases what is lost
-		a.req.OnLost(fmt.Errorf("%w: broken by another client", backend.ErrLost))
-	}
-}
-
-// number reads what a statement of ours wrote.
-func number(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return n
-}
-
-func (a *attempt) push(p push) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	select {
-	case <-a.pushed: // an earlier one that was not taken in time
-	default:
-	}
-	a.pushed <- p
-}
-
-// returnToSender releases a grant for an attempt that nobody waits for any more.
-// If it fails the claim's short lease ends it.
-func (b *Backend) returnToSender(owner, name string) {
-	key, err := hex.DecodeString(name)
-	if err != nil || !b.enter() {
-		return
-	}
-	go func() {
-		defer b.wg.Done()
-		ctx, cancel := context.WithTimeout(b.life, claim)
-		defer cancel()
-		_, _ = b.exec(ctx, b.sql.release, key, owner, false)
-	}()
-}
-
-// heldFor is told to the first in the queue when it became that: it alone must
-// ask when the lease ends.
-func (a *attempt) heldFor(us int64, left time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if us < a.asOf {
-		return // a later answer is known
-	}
-	a.asOf = us
-	next := left + slack()
-	if !a.bound.IsZero() {
-		next = max(0, min(next, time.Until(a.bound)))
-	}
-	a.timer.Reset(next)
-}
-
-// slack keeps a poll from arriving just before the expiry.
-func slack() time.Duration { return time.Millisecond + rand.N(time.Millisecond) }
-
-// held sets the next poll from an answer. The first in the queue asks when the
-// lease ends, as far as it knows: it is not told of renewals. The others only look
-// whether the first is still there, after half as much again: a holder that renews
-// each third of its TTL always has two thirds left.
-func (a *attempt) held(r reply) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sent, a.us, a.stale = r.sent, r.us, false
-	next, bound := r.left+slack(), r.left*3/2+50*time.Millisecond
-	if !r.first {
-		next = bound
-	}
-	a.bound = r.sent.Add(bound)
-	switch {
-	case a.again:
-		a.timer.Reset(0)
-	case r.us >= a.asOf:
-		a.asOf = r.us
-		a.timer.Reset(next)
-	}
-}
-
-// pollNow lets every waiter ask at once: pushes may have been missed while nobody
-// listened, and another server may be answering.
-func (b *Backend) pollNow() {
-	for _, a := range b.waiting() {
-		a.mu.Lock()
-		a.stale, a.again = true, true
-		a.timer.Reset(0)
-		a.mu.Unlock()
-	}
-}
-
-// until is the local instant up to which a pushed grant is certain, however late
-// the push was received; zero if that cannot be told.
-func (a *attempt) until(p push) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.stale || a.us == 0 {
-		return time.Time{}
-	}
-	// the two clocks may run apart by 500 ppm since the pair was taken
-	t := a.sent.Add(time.Duration(p.exp-a.us)*time.Microsecond - p.received.Sub(a.sent)/2000)
-	if most := p.received.Add(p.claim); t.After(most) {
-		t = most // the server's clock was stepped
-	}
-	return t
-}
-
-// micro rounds up: a lease must not be shorter than asked for.
+// micro returns d in µs, rounded up: a lease must not be shorter than the request.
 func micro(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
 
-// escape makes metadata fit into a database of any encoding.
+func micros64(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+var notPrintable = regexp.MustCompile(`[^ -~]|%`)
+
+// escape makes metadata fit into a database of any encoding: each byte that is not
+// printable ASCII, and '%', becomes %XX.
 func escape(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '%' {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
+	return notPrintable.ReplaceAllStringFunc(s, func(c string) string {
+		return strings.ReplaceAll(fmt.Sprintf(" % X", c), " ", "%")
+	})
 }
 
 func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(s[i])
+	if u, err := url.PathUnescape(s); err == nil {
+		s = u
 	}
-	return strings.ToValidUTF8(b.String(), "\uFFFD")
+	return strings.ToValidUTF8(s, "\uFFFD")
 }

@@ -13,43 +13,39 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Backend is the PostgreSQL driver. Make one with New or lock.Open.
+// Backend is the PostgreSQL driver, made by New or lock.Open. It is safe for
+// concurrent use.
 type Backend struct {
 	pool     *pgxpool.Pool
-	own      bool // the pool was opened by us, and is closed by us
+	ownsPool bool // Close closes the pool
 	opt      options
 	sql      statements
-	process  string // where others tell this process something
+	process  string // random; names the channel of this process
 	listener *listener
-	// pooled: a transaction pooler may give each statement another session, so that
-	// none is prepared
-	pooled bool
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
-	wg   sync.WaitGroup // requests and goroutines
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // requests and goroutines
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below
 	closed   bool
-	attempts map[string]*attempt // by owner: those that wait, and grants to be told of their loss
-	// settled are attempts given up while they waited, each request of which had
-	// its answer: Abandon needs no tombstone for them.
-	settled map[string]struct{}
+	attempts map[string]*attempt // by owner id; see attemptState
 }
 
 var (
-	_ backend.Backend      = (*Backend)(nil)
-	_ backend.Waiter       = (*Backend)(nil)
-	_ backend.BatchRenewer = (*Backend)(nil)
-	_ backend.Inspector    = (*Backend)(nil)
-	_ backend.Lister       = (*Backend)(nil)
-	_ backend.Breaker      = (*Backend)(nil)
-	_ backend.Pinger       = (*Backend)(nil)
+	_ backend.Backend        = (*Backend)(nil)
+	_ backend.Waiter         = (*Backend)(nil)
+	_ backend.BatchRenewer   = (*Backend)(nil)
+	_ backend.Inspector      = (*Backend)(nil)
+	_ backend.Lister         = (*Backend)(nil)
+	_ backend.Breaker        = (*Backend)(nil)
+	_ backend.Pinger         = (*Backend)(nil)
+	_ backend.StatusReporter = (*Backend)(nil)
 )
 
-// New makes a backend of the caller's pool, which is never closed. It talks to
-// the server, for a bounded time, to find or make the table. At the first wait it
-// makes one more connection, with the settings of the pool, but outside of it.
+// New returns a backend that uses pool and never closes it. New looks for the table
+// and creates it if it is missing; it returns within twice the timeout of WithTimeout.
+// The first waiter opens one more connection, outside of the pool, with its settings.
 func New(pool *pgxpool.Pool, opts ...Option) (*Backend, error) {
 	o := defaults()
 	for _, opt := range opts {
@@ -71,72 +67,76 @@ func open(ctx context.Context, pool *pgxpool.Pool, o options) (*Backend, error) 
 		return nil, err
 	}
 	var id [8]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return nil, err
-	}
-	b := &Backend{
-		pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id[:]),
-		attempts: map[string]*attempt{}, settled: map[string]struct{}{},
-	}
-	b.life, b.end = context.WithCancel(context.Background())
+	_, _ = rand.Read(id[:]) // never fails
+	b := &Backend{pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id[:]), attempts: map[string]*attempt{}}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.listener = newListener(b)
-	if err := b.prepare(ctx); err != nil {
-		b.end()
+	if err := b.setUp(ctx); err != nil {
+		b.cancel()
 		return nil, err
 	}
 	return b, nil
 }
 
-// Capabilities says what the backend guarantees.
+// Capabilities returns what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	c := backend.Capabilities{
-		Name:               "postgres",
-		Scope:              backend.ScopeNetwork,
-		Loss:               backend.LossTTL,
-		Order:              backend.FIFO,
-		Wake:               backend.WakePush,
-		Fencing:            backend.FencingRestart,
-		MinTTL:             100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
-		WakesPerRelease:    1,
-		HandOffCommands:    2,
-		IdleWaiterCommands: 1.5, // of the first in the queue; the others ask less often
+		Name:    "postgres",
+		Scope:   backend.ScopeNetwork,
+		Loss:    backend.LossTTL,
+		Order:   backend.FIFO,
+		Wake:    backend.WakePush,
+		Fencing: backend.FencingRestart,
+		MinTTL:  100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
 		Caveats: []string{
-			"A standby that is promoted before it received the last writes, and a server that lost them in a crash with fsync off, forget locks: two may then hold one until the first one's lease ends, and only a check of the token at the resource, or Guard, tells them apart. With synchronous replication nothing is forgotten.",
-			"Tokens rise over a failover or a restored backup as long as the clock of the server that takes over is not behind the moment of the last grant.",
-			"A waiter that died delays the others by up to 3 s when its turn comes.",
-			"If the holder and the first waiter die together, the next waiter notices it up to half a lease after the holder's lease has ended.",
+			"A standby that is promoted before it received the last writes, and a server that lost them in a crash with fsync off, forget locks. Until the lease of the first holder ends, two clients may then hold one lock, and only a check of the token at the resource, or Guard, stops the first one. With synchronous replication no lock is forgotten.",
+			"Tokens rise over a failover or a restored backup as long as the clock of the new server is not behind the time of the last grant.",
+			"A waiter whose process died delays the others by up to 3 s at its turn.",
+			"If the holder and the first waiter die together, the next waiter notices it up to half a lease after the end of the holder's lease.",
 			"The holder of a broken lock learns of it at its next renewal, unless its process has waited for a lock before.",
-			fmt.Sprintf("A statement that the server executes more than %v after its attempt was abandoned is no longer refused.", tombstoneFor),
+			fmt.Sprintf("A statement that the server executes more than %v after its attempt was abandoned is not refused.", tombstoneTTL),
 		},
 	}
 	if !b.opt.listen {
-		c.Wake, c.WakesPerRelease, c.HandOffCommands, c.IdleWaiterCommands = backend.WakePoll, 0, 0, 0
-		c.Caveats = append(c.Caveats, fmt.Sprintf("Without a connection to listen on, a waiter asks at intervals of up to %v.", slowestPoll))
+		c.Wake = backend.WakePoll
+		c.Caveats = append(c.Caveats, fmt.Sprintf("Without a listening connection a waiter polls at intervals of up to %v.", maxPollInterval))
 	}
 	return c
 }
 
-// polls says whether those who wait are told nothing, and have to ask.
-func (b *Backend) polls() bool { return !b.opt.listen || b.listener.isDeaf() }
+// polling reports whether waiters get no notifications and have to poll.
+func (b *Backend) polling() bool {
+	_, unavailable := b.listener.status()
+	return unavailable || !b.opt.listen
+}
 
 // Ping makes one round trip.
 func (b *Backend) Ping(ctx context.Context) error {
-	_, err := b.exec(ctx, "SELECT 1")
+	_, _, err := b.exec(ctx, "SELECT 1")
 	return err
 }
 
-// Close ends the listening connection and waits, until ctx ends, for what is in
-// flight. A pool that was given to New stays open.
+// ReportStatus sets the function that is called once when notifications from the
+// server are interrupted, with the error, and once with nil when they are restored.
+func (b *Backend) ReportStatus(report func(what string, err error)) {
+	b.listener.mu.Lock()
+	b.listener.report = report
+	b.listener.mu.Unlock()
+	b.listener.reportStatus()
+}
+
+// Close ends the listening connection. It then waits, until ctx ends, for requests in
+// flight. It does not close a pool that was given to New.
 func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	b.end()
+	b.cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		b.wg.Wait()
-		if b.own {
+		if b.ownsPool {
 			b.pool.Close()
 		}
 	}()
@@ -148,7 +148,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	}
 }
 
-// enter registers work that Close waits for. It is false after Close.
+// enter registers work that Close waits for. It returns false after Close.
 func (b *Backend) enter() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,17 +157,4 @@ func (b *Backend) enter() bool {
 	}
 	b.wg.Add(1)
 	return true
-}
-
-// waiting are the attempts that wait.
-func (b *Backend) waiting() []*attempt {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var all []*attempt
-	for _, a := range b.attempts {
-		if a.waits {
-			all = append(all, a)
-		}
-	}
-	return all
 }

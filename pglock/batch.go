@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -10,80 +11,67 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// renewal is one of a batch, and where its error goes.
-type renewal struct {
-	g   *grant
-	ttl time.Duration
-	err *error
-}
+// errNotFound is for a renewal of a batch whose row is not of the grant any more, or is
+// locked by another transaction.
+var errNotFound = errors.New("not renewed by the batch")
 
-// RenewBatch renews by one statement. What that did not find, because it is lost or
-// because somebody has locked the row, is renewed each for itself, which tells.
+// RenewBatch renews by one statement, and each grant that this statement did not find
+// by one of its own. Those have an eighth of the smallest TTL, after which their outcome
+// is unknown: a row that is locked for long must not delay the results of the others.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	errs := make([]error, len(renewals))
-	all := make([]renewal, len(renewals))
-	for i, r := range renewals {
-		all[i] = renewal{r.Grant.(*grant), r.TTL, &errs[i]}
+	b.renewMany(ctx, renewals, errs)
+	minTTL := time.Hour
+	for _, r := range renewals {
+		minTTL = min(minTTL, r.TTL)
 	}
-	alone := b.renewMany(ctx, all)
-	soon, cancel := context.WithTimeout(ctx, aloneFor(renewals))
+	soon, cancel := context.WithTimeout(ctx, minTTL/8)
 	defer cancel()
 	var wg sync.WaitGroup
-	at := make(chan struct{}, max(1, b.pool.Stat().MaxConns()/2))
-	for _, r := range alone {
-		at <- struct{}{}
+	slots := make(chan struct{}, max(1, b.pool.Stat().MaxConns()/2))
+	for i, r := range renewals {
+		if errs[i] != errNotFound { //nolint:errorlint // set above, and not wrapped
+			continue
+		}
+		slots <- struct{}{}
 		wg.Go(func() {
-			*r.err = r.g.Renew(soon, r.ttl)
-			<-at
+			errs[i] = r.Grant.Renew(soon, r.TTL)
+			<-slots
 		})
 	}
 	wg.Wait()
 	return errs
 }
 
-// aloneFor is how long the others, whose answer is there already, wait for those that
-// are renewed each for itself: a row may be locked for long. What has no answer by then
-// is uncertain, and the core asks again.
-func aloneFor(renewals []backend.Renewal) time.Duration {
-	least := time.Hour
-	for _, r := range renewals {
-		least = min(least, r.TTL)
-	}
-	return least / 8
-}
-
-// renewMany returns those that are left to be renewed each for itself.
-func (b *Backend) renewMany(ctx context.Context, all []renewal) (alone []renewal) {
-	if len(all) < 2 {
-		return all
-	}
+// renewMany renews by one statement. A batch that the server rolls back is divided:
+// with fewer rows it conflicts less often.
+func (b *Backend) renewMany(ctx context.Context, all []backend.Renewal, errs []error) {
 	names, owners, ttls := make([][]byte, len(all)), make([]string, len(all)), make([]int64, len(all))
 	for i, r := range all {
-		names[i], owners[i], ttls[i] = r.g.a.key, r.g.a.req.Owner, micro(r.ttl)
+		a := r.Grant.(*grant).a
+		names[i], owners[i], ttls[i], errs[i] = a.key, a.req.Owner, micro(r.TTL), errNotFound
 	}
-	did := make([]bool, len(all))
-	sent, err := b.queryFor(ctx, noPatience, nil, func(rows pgx.Rows) error {
-		var n int
-		err := rows.Scan(&n, nil)
-		if err == nil {
-			did[n-1] = true
-		}
-		return err
+	if len(all) < 2 {
+		return
+	}
+	found, sent, err := query(ctx, b, noRetry, func(r pgx.CollectableRow) (n int, err error) {
+		err = r.Scan(&n, nil)
+		return n - 1, err
 	}, b.sql.renewMany, names, owners, ttls)
-	if conflict(err) {
-		// any of many rows may have been overtaken, each time: fewer are more seldom
+	if rolledBack(err) {
 		half := len(all) / 2
-		return append(b.renewMany(ctx, all[:half:half]), b.renewMany(ctx, all[half:])...)
+		b.renewMany(ctx, all[:half], errs[:half])
+		b.renewMany(ctx, all[half:], errs[half:])
+		return
 	}
-	for i, r := range all {
-		switch {
-		case err != nil:
-			*r.err = err
-		case did[i]:
-			r.g.renewed(sent, r.ttl)
-		default:
-			alone = append(alone, r)
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
 		}
 	}
-	return alone
+	for _, i := range found {
+		r := all[i]
+		r.Grant.(*grant).renewed(sent, r.TTL)
+		errs[i] = nil
+	}
 }

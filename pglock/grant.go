@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,9 +14,9 @@ type grant struct {
 	a     *attempt
 	token uint64
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	until time.Time
-	sent  time.Time // the request that until is of
+	sent  time.Time // when the renewal that set until was sent
 }
 
 func (g *grant) Token() uint64 { return g.token }
@@ -34,22 +33,22 @@ func (g *grant) Renew(ctx context.Context, ttl time.Duration) error { return g.r
 // Keep implements backend.Keeper.
 func (g *grant) Keep(ctx context.Context, d time.Duration) error { return g.renew(ctx, d, true) }
 
-func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly bool) error {
+func (g *grant) renew(ctx context.Context, ttl time.Duration, mayShorten bool) error {
 	b := g.a.b
-	sent, rows, err := b.count(ctx, b.sql.renew, g.a.key, g.a.req.Owner, micro(ttl), exactly)
+	sent, rows, err := b.exec(ctx, b.sql.renew, g.a.key, g.a.req.Owner, micro(ttl), mayShorten)
 	if err != nil {
 		return err
 	}
 	if rows == 0 {
-		g.a.drop()
-		return g.lost()
+		g.a.unregister()
+		return b.lost(g.a.key)
 	}
 	g.renewed(sent, ttl)
 	return nil
 }
 
-// renewed takes in what a request, sent at sent, has renewed. A batch for which nobody
-// waits any more may be answered after a later renewal, and moves nothing.
+// renewed moves until after a renewal. The reply to a batch may arrive after a later
+// renewal, and then moves nothing.
 func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,17 +60,10 @@ func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 // Release is one round trip.
 func (g *grant) Release(ctx context.Context) error {
 	b := g.a.b
-	rows, err := b.exec(ctx, b.sql.release, g.a.key, g.a.req.Owner, g.a.dirty)
-	g.a.drop() // whatever became of it: a grant that is pushed now is not wanted
-	if err != nil {
-		return err
+	_, rows, err := b.exec(ctx, b.sql.release, g.a.key, g.a.req.Owner, g.a.unanswered)
+	g.a.unregister() // also after an error: a grant that is pushed now is to be released
+	if err == nil && rows == 0 {
+		err = b.lost(g.a.key)
 	}
-	if rows == 0 {
-		return g.lost()
-	}
-	return nil
-}
-
-func (g *grant) lost() error {
-	return fmt.Errorf("%w: the row %.200q of table %s is not ours any more", backend.ErrLost, g.a.key, g.a.b.sql.table)
+	return err
 }

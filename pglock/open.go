@@ -23,7 +23,8 @@ func init() {
 	backend.Register("postgresql", Open)
 }
 
-// Open opens a backend from a URL; see the package's documentation for its form.
+// Open opens a backend from a URL; the package documentation describes its form. Open
+// returns within dial_timeout plus timeout.
 func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	cfg, o, err := parse(u)
 	if err != nil {
@@ -40,13 +41,14 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		pool.Close()
 		return nil, err
 	}
-	b.own = true
+	b.ownsPool = true
 	return b, nil
 }
 
-// passed on to the client library as they are
-var passed = []string{"sslrootcert", "sslcert", "sslkey", "sslsni", "application_name"}
+// libpqParams are passed to pgx as they are.
+var libpqParams = []string{"sslrootcert", "sslcert", "sslkey", "sslsni", "application_name"}
 
+// parse returns the configuration of the pool and the options.
 func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	p, o := u.Params, defaults()
 	o.table = p.String("table", o.table)
@@ -54,11 +56,11 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	o.create = p.Bool("create", true)
 	listen := p.String("listen", "true")
 	o.timeout = p.Duration("timeout", o.timeout)
-	dial := p.Duration("dial_timeout", 3*time.Second)
+	dialTimeout := p.Duration("dial_timeout", 3*time.Second)
 	size := p.Int("pool_size", 0, 1, 10000)
 	q := url.Values{}
 	q.Set("sslmode", p.Enum("sslmode", "prefer", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"))
-	for _, name := range passed {
+	for _, name := range libpqParams {
 		if v := p.String(name, ""); v != "" {
 			q.Set(name, v)
 		}
@@ -68,53 +70,53 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 		attrs = "read-write" // one of them is the primary
 	}
 	q.Set("target_session_attrs", p.Enum("target_session_attrs", attrs, "any", "read-write", "primary"))
-	if err := p.Err(); err != nil {
-		return nil, o, err
-	}
-	if _, err := quote(o.table); err != nil {
-		return nil, o, err
-	}
-	if err := checkPrefix(o.prefix); err != nil {
-		return nil, o, err
-	}
-	o.listen = listen != "false"
-	if len(u.Hosts) == 0 || strings.Contains(strings.TrimPrefix(u.Path, "/"), "/") {
-		return nil, o, backend.Invalid("URL", u.Path, u.Scheme+"://[user[:password]@]host[:port][,host[:port]...]/database")
-	}
-	cfg, err := config(u, u.Hosts, q, dial)
-	if err != nil {
-		return nil, o, err
-	}
-	if listen != "true" && listen != "false" {
-		hosts := strings.Split(listen, ",")
-		if !slices.ContainsFunc(hosts, notHost) {
-			var direct *pgxpool.Config
-			direct, err = config(u, hosts, q, dial)
-			if err == nil {
-				o.direct = direct.ConnConfig
-			}
-		} else {
-			// not repeated: it may be a URL with a password
-			err = backend.Invalid("URL parameter listen", "something else", "true, false, or host[:port][,host[:port]...] of the server itself")
-		}
+	_, tableErr := quoteTable(o.table)
+	for _, err := range []error{p.Err(), tableErr, checkPrefix(o.prefix)} {
 		if err != nil {
 			return nil, o, err
 		}
 	}
+	if len(u.Hosts) == 0 || strings.Contains(strings.TrimPrefix(u.Path, "/"), "/") {
+		return nil, o, backend.Invalid("URL", u.Path, u.Scheme+"://[user[:password]@]host[:port][,host[:port]...]/database")
+	}
+	cfg, err := connConfig(u, u.Hosts, q, dialTimeout)
+	if err == nil {
+		err = o.setListen(listen, u, q, dialTimeout)
+	}
+	if err != nil {
+		return nil, o, err
+	}
 	if size > 0 {
 		cfg.MaxConns = int32(size)
 	}
-	o.noCancel = new(atomic.Bool)
-	cfg.BeforeConnect = o.dialOnce
-	// A connection that the server has closed is found out without a round trip, in
-	// most cases; what is to be read on any other is not worth more than one.
-	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return !silent(p.Conn.PgConn().Conn()) }
+	cfg.BeforeConnect = o.suppressCancel
+	// An idle connection without input has not been closed by the server and needs no
+	// ping, which would be a round trip.
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return !hasNoInput(p.Conn.PgConn().Conn()) }
 	return cfg, o, nil
 }
 
-// config is that of connections to hosts, with all else as in the URL.
-func config(u *backend.URL, hosts []string, q url.Values, dial time.Duration) (*pgxpool.Config, error) {
-	// Without the password, which thus cannot get into an error.
+// setListen sets the options of the URL parameter listen.
+func (o *options) setListen(listen string, u *backend.URL, q url.Values, dialTimeout time.Duration) error {
+	o.listen = listen != "false"
+	if listen == "true" || listen == "false" {
+		return nil
+	}
+	hosts := strings.Split(listen, ",")
+	if slices.ContainsFunc(hosts, isNotHost) {
+		// The value is not repeated: it may be a URL with a password.
+		return backend.Invalid("URL parameter listen", "something else", "true, false, or host[:port][,host[:port]...] of the server itself")
+	}
+	cfg, err := connConfig(u, hosts, q, dialTimeout)
+	if err == nil {
+		o.direct = cfg.ConnConfig
+	}
+	return err
+}
+
+// connConfig returns the configuration of connections to hosts.
+func connConfig(u *backend.URL, hosts []string, q url.Values, dialTimeout time.Duration) (*pgxpool.Config, error) {
+	// pgx parses a URL without the password, so its errors cannot contain it.
 	plain := url.URL{Scheme: "postgres", Host: strings.Join(hosts, ","), Path: u.Path, RawQuery: q.Encode()}
 	if u.User != nil {
 		plain.User = url.User(u.User.Username())
@@ -127,40 +129,34 @@ func config(u *backend.URL, hosts []string, q url.Values, dial time.Duration) (*
 	if password, ok := u.User.Password(); ok {
 		c.Password = password
 	}
-	c.ConnectTimeout = dial
-	// without a statement a dead connection is noticed by the kernel only
-	d := &net.Dialer{Timeout: dial, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	c.ConnectTimeout = dialTimeout
+	// The listening connection sends nothing: only the kernel notices that it is dead.
+	d := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	c.DialFunc = d.DialContext
 	return cfg, nil
 }
 
-var errNoCancel = errors.New("no cancellation is asked for through a pooler")
-
-// dialOnce keeps the client library from connecting a second time for a connection,
-// to ask for the cancellation of a statement whose context has ended. That is of
-// little use, as statements are short, and ends PgBouncer 1.18 to 1.20 now and then
-// (its issue 822).
-func (o *options) dialOnce(_ context.Context, c *pgx.ConnConfig) error {
-	var made atomic.Bool
-	dial, after := c.DialFunc, c.AfterConnect
+// suppressCancel keeps pgx from sending a cancel request through a pooler when the
+// context of a statement ends: each connection dials once only. Statements are short,
+// and PgBouncer 1.18 to 1.20 may end when it receives one (its issue 822).
+func (o *options) suppressCancel(_ context.Context, c *pgx.ConnConfig) error {
+	var connected atomic.Bool
+	dial := c.DialFunc
 	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if made.Load() && o.noCancel.Load() {
-			return nil, errNoCancel
+		if connected.Load() && o.pooled.Load() {
+			return nil, errors.New("cancel requests are not sent through a pooler")
 		}
 		return dial(ctx, network, addr)
 	}
-	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		made.Store(true)
-		if after == nil {
-			return nil
-		}
-		return after(ctx, conn)
+	c.AfterConnect = func(context.Context, *pgconn.PgConn) error {
+		connected.Store(true)
+		return nil
 	}
 	return nil
 }
 
-// notHost says that something is not host or host:port.
-func notHost(s string) bool {
+// isNotHost reports whether s is neither host nor host:port.
+func isNotHost(s string) bool {
 	u, err := url.Parse("x://" + s)
 	return err != nil || s == "" || u.Host != s
 }

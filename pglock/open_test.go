@@ -47,7 +47,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-func TestStatementsAreWhole(t *testing.T) {
+func TestStatementsAreComplete(t *testing.T) {
 	s, err := newStatements("My.Table")
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestStatementsAreWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{s.acquire, s.release, s.abandon, s.breakLock, s.renew, s.inspect, s.guard, s.sweepOld, schema} {
+	for _, text := range []string{s.acquire, s.release, s.abandon, s.breakLock, s.renew, s.renewMany, s.inspect, s.guard, s.deleteUnused, s.columns, schema} {
 		if rest := strings.ReplaceAll(text, "'{}'", ""); strings.ContainsAny(rest, "{}") || !strings.Contains(text, `"My"."Table"`) {
 			t.Errorf("not expanded:\n%s", text)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// DefaultPrefix stands before every name unless another is asked for.
+// DefaultPrefix is the prefix of names in the table unless the caller sets another.
 const DefaultPrefix = "lock"
 
 type options struct {
@@ -18,30 +18,30 @@ type options struct {
 	prefix  string
 	create  bool
 	listen  bool
-	direct  *pgx.ConnConfig // to listen on, if not that of the pool
+	direct  *pgx.ConnConfig // for the listening connection; nil: that of the pool
 	timeout time.Duration
 
-	noCancel *atomic.Bool // of a pool of our own; see dialOnce
+	pooled *atomic.Bool // a transaction pooler may be between: no statement is prepared
 }
 
 func defaults() options {
-	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, listen: true, timeout: 5 * time.Second}
+	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, listen: true, timeout: 5 * time.Second, pooled: new(atomic.Bool)}
 }
 
-// Option changes what New does.
+// Option is an option of New.
 type Option func(*options) error
 
-// WithTable uses another table than [DefaultTable], as table or schema.table.
+// WithTable sets the lock table, as table or schema.table, instead of [DefaultTable].
 func WithTable(table string) Option {
 	return func(o *options) error {
 		o.table = table
-		_, err := quote(table)
+		_, err := quoteTable(table)
 		return err
 	}
 }
 
-// WithPrefix sets what stands before a lock's name in the table, instead of
-// [DefaultPrefix]. All who share a lock must use the same prefix.
+// WithPrefix sets the prefix of names in the table instead of [DefaultPrefix]. All
+// clients that share a lock must use the same prefix.
 func WithPrefix(prefix string) Option {
 	return func(o *options) error {
 		o.prefix = prefix
@@ -49,34 +49,31 @@ func WithPrefix(prefix string) Option {
 	}
 }
 
-// WithoutCreate leaves it to the caller to make the table; see [Schema].
+// WithoutCreate prevents New from creating the table; see [Schema].
 func WithoutCreate() Option {
 	return func(o *options) error { o.create = false; return nil }
 }
 
-// WithoutListen makes no connection to be told things on, and prepares no
-// statements. Waiters then ask again and again, as they do behind a transaction
-// pooler that was recognised.
+// WithoutListen opens no listening connection and prepares no statements: waiters poll.
 func WithoutListen() Option {
 	return func(o *options) error { o.listen, o.direct = false, nil; return nil }
 }
 
-// WithListenConfig says how to connect to the server itself, for a pool behind a
-// transaction pooler: the one connection on which waiters are told things is made
-// that way, and statements of the pool are not prepared. cfg must come from
-// [pgx.ParseConfig], lead to the same database, and not be changed afterwards.
+// WithListenConfig is for a pool behind a transaction pooler: the listening connection
+// uses cfg, which is of the server itself. Statements of the pool are not prepared. cfg
+// must come from [pgx.ParseConfig], lead to the same database, and not change later.
 func WithListenConfig(cfg *pgx.ConnConfig) Option {
 	return func(o *options) error {
 		if cfg == nil {
-			return backend.Invalid("configuration to listen", "nil", "a *pgx.ConnConfig")
+			return backend.Invalid("listen configuration", "nil", "a *pgx.ConnConfig")
 		}
 		o.listen, o.direct = true, cfg
 		return nil
 	}
 }
 
-// WithTimeout sets how long an answer of the server may take where a context does
-// not end sooner; 5 s if not given.
+// WithTimeout sets how long a statement waits for the server if its context does not
+// end sooner. The default is 5 s, the minimum 10 ms.
 func WithTimeout(d time.Duration) Option {
 	return func(o *options) error {
 		if d < 10*time.Millisecond {
@@ -87,7 +84,7 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// checkPrefix keeps pairs of prefix and name from meeting in one row.
+// checkPrefix refuses a prefix with which two pairs of prefix and name could share a row.
 func checkPrefix(prefix string) error {
 	if len(prefix) > 200 || strings.ContainsFunc(prefix, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
 		return backend.Invalid("prefix", prefix, "at most 200 bytes without ':' and control characters")
@@ -95,7 +92,7 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Key is what the column name holds for a lock.
+// Key returns the value of the column name for a lock.
 func Key(prefix, name string) []byte { return []byte(prefix + ":" + name) }
 
 func (b *Backend) key(name string) []byte { return Key(b.opt.prefix, name) }

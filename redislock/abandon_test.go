@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func TestCancelledWaiterIsSkipped(t *testing.T) {
@@ -15,12 +16,12 @@ func TestCancelledWaiterIsSkipped(t *testing.T) {
 	g := take(t, b, request("k"))
 	ctx, cancel := context.WithCancel(t.Context())
 	r1 := request("k")
-	c1 := queue(t, ctx, b, r1)
-	c2 := queue(t, t.Context(), b2, request("k"))
+	c1 := queue(ctx, t, b, r1)
+	c2 := queue(t.Context(), t, b2, request("k"))
 	cancel()
 	a := <-c1
-	if !errors.Is(a.err, context.Canceled) || !isUncertain(a.err) {
-		t.Fatalf("cancelled: %v", a.err)
+	if !errors.Is(a.Err, context.Canceled) || !isUncertain(a.Err) {
+		t.Fatalf("cancelled: %v", a.Err)
 	}
 	// before it is abandoned its turn may come: returned to the sender
 	must(t, g.Release(t.Context()))
@@ -36,28 +37,28 @@ func TestCancelledWaiterIsSkipped(t *testing.T) {
 	}
 }
 
-// An attempt whose every request had its answer needs no tombstone, any other one does.
+// Abandon writes a tombstone unless every request of the attempt had a reply.
 func TestTombstone(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
 	g := take(t, b, request("k"))
 	ctx, cancel := context.WithCancel(t.Context())
 	r := request("k")
-	ch := queue(t, ctx, b, r)
+	ch := queue(ctx, t, b, r)
 	cancel()
 	<-ch
 	must(t, b.Abandon(t.Context(), r))
-	k := b.keys("k")
-	if n := b.rdb.Exists(t.Context(), k.tombstone(r.Owner)).Val(); n != 0 {
+	k := b.proc.Keys("k")
+	if n := b.srv.Client.Exists(t.Context(), k.Tombstone(r.Owner)).Val(); n != 0 {
 		t.Error("a tombstone for an attempt that was answered")
 	}
-	if n := b.rdb.ZCard(t.Context(), k.queue).Val(); n != 0 {
+	if n := b.srv.Client.ZCard(t.Context(), k.Queue).Val(); n != 0 {
 		t.Error("it is still in the queue")
 	}
 	// a request that arrives after its attempt was abandoned is refused, waiting or not
 	late := request("k")
 	must(t, b.Abandon(t.Context(), late))
-	if d := b.rdb.PTTL(t.Context(), k.tombstone(late.Owner)).Val(); d < tombstoneFor-time.Minute {
+	if d := b.srv.Client.PTTL(t.Context(), k.Tombstone(late.Owner)).Val(); d < protocol.TombstoneTTL-time.Minute {
 		t.Errorf("tombstone for %v", d)
 	}
 	if _, err := b.Acquire(t.Context(), late); err == nil || errors.Is(err, backend.ErrLocked) {
@@ -71,12 +72,12 @@ func TestTombstone(t *testing.T) {
 	req := request("k")
 	g1 := take(t, b, req).(*grant)
 	must(t, g1.Release(t.Context()))
-	if b.rdb.Exists(t.Context(), k.tombstone(req.Owner)).Val() != 0 {
+	if b.srv.Client.Exists(t.Context(), k.Tombstone(req.Owner)).Val() != 0 {
 		t.Error("tombstone after an ordinary release")
 	}
 	req = request("k")
 	g1 = take(t, b, req).(*grant)
-	g1.a.dirty.Store(true)
+	g1.a.unanswered.Store(true)
 	must(t, g1.Release(t.Context()))
 	if _, err := b.TryAcquire(t.Context(), req); err == nil {
 		t.Error("a late duplicate was granted")
@@ -88,7 +89,7 @@ func TestTombstone(t *testing.T) {
 	}
 }
 
-// Abandon finds the attempt of another process by its owner.
+// Abandon finds the attempt of another process by its owner id.
 func TestAbandonFromElsewhere(t *testing.T) {
 	p := newPrefix()
 	b, b2 := newBackend(t, p), newBackend(t, p)
@@ -96,11 +97,11 @@ func TestAbandonFromElsewhere(t *testing.T) {
 	r := request("k")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ch := queue(t, ctx, b, r)
+	ch := queue(ctx, t, b, r)
 	other := r
 	other.TTL, other.Metadata = time.Second, "x"
 	must(t, b2.Abandon(t.Context(), other))
-	if n := b.rdb.ZCard(t.Context(), b.keys("k").queue).Val(); n != 0 {
+	if n := b.srv.Client.ZCard(t.Context(), b.proc.Keys("k").Queue).Val(); n != 0 {
 		t.Error("still in the queue")
 	}
 	cancel()

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
-// The list of the package's documentation, Permissions.
+// aclRules are those of the package documentation, Permissions.
 const aclRules = "resetkeys resetchannels -@all ~lock:* ~{lock:* &lock:* &{lock:* " +
 	"+evalsha +eval +script|load +get +getrange +set +del +exists +pttl +pexpire +pexpireat +type +time " +
 	"+zadd +zrem +zrange +zscore +publish +spublish +subscribe +ssubscribe +sunsubscribe +pubsub|numsub +pubsub|shardnumsub"
@@ -38,12 +40,12 @@ func TestLeastPrivilege(t *testing.T) {
 		c2.OnWait = func(*backend.LockedError) { waiting <- true }
 		go func() {
 			g, err := b.Acquire(ctx, c2)
-			c1 <- acquired{g, err}
+			c1 <- acquired{Grant: g, Err: err}
 		}()
 		select {
 		case <-waiting:
 		case a := <-c1:
-			return a.err
+			return a.Err
 		}
 		if err := g.Renew(t.Context(), time.Second); err != nil {
 			return err
@@ -52,8 +54,8 @@ func TestLeastPrivilege(t *testing.T) {
 			return err
 		}
 		a := <-c1
-		if a.err != nil {
-			return a.err
+		if a.Err != nil {
+			return a.Err
 		}
 		if _, err := b.Break(t.Context(), "k{"); err != nil {
 			return err
@@ -111,8 +113,7 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// A script that fails in the middle leaves a short lease, and its outcome is not
-// known.
+// A script that fails in the middle leaves a short lease, and its error is ErrUncertain.
 func TestScriptFailsMidway(t *testing.T) {
 	addr := private(t)
 	c := client(t, addr)
@@ -124,12 +125,12 @@ func TestScriptFailsMidway(t *testing.T) {
 	b := openURL(t, "redis://app:app-secret@"+addr)
 	g := take(t, b, request("k"))
 	ctx, cancel := context.WithCancel(t.Context())
-	ch := queue(t, ctx, b, request("k"))
+	ch := queue(ctx, t, b, request("k"))
 	err := g.Release(t.Context())
 	if !isUncertain(err) || !strings.Contains(err.Error(), "Permissions") {
 		t.Errorf("release: %v", err)
 	}
-	if left := c.PTTL(t.Context(), "lock:k").Val(); left <= 0 || left > claim {
+	if left := c.PTTL(t.Context(), "lock:k").Val(); left <= 0 || left > protocol.ProvisionalTTL {
 		t.Errorf("left %v", left)
 	}
 	cancel()
@@ -140,7 +141,7 @@ func TestScriptFailsMidway(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:32.":                       false,
 		"NOPERM No permissions to access a key": false,
 	} {
-		if got := isUncertain(classify(serverError(text))); got != want {
+		if got := isUncertain(server.Classify(serverError(text))); got != want {
 			t.Errorf("%s: uncertain %v", text, got)
 		}
 	}

@@ -9,235 +9,279 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/server"
 )
+
+const (
+	pushDelay  = time.Second // how long a notification may take
+	maxSettled = 1 << 16
+
+	minBackoff            = 20 * time.Millisecond // before an attempt repeats a request that failed
+	maxBackoff            = time.Second
+	minResubscribeBackoff = 10 * time.Millisecond
+)
+
+// expectQueued is an argument of ACQUIRE like protocol.JoinQueue: the attempt should be
+// in the queue already.
+const expectQueued = "2"
 
 var errReplicas = errors.New("redis: too few replicas")
 
 // TryAcquire makes one attempt in one round trip.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	a := b.newAttempt(req, false)
-	r, err := a.ask(ctx, queueNo)
-	if err == nil && r.status == no {
-		err = lockedError(r)
+	a := b.newAttempt(req, holding)
+	r, err := a.request(ctx, protocol.NoQueue)
+	if err == nil && r.Status == protocol.No {
+		err = r.LockedError()
 	}
 	if err != nil {
-		a.drop()
+		a.unregister()
 		return nil, err
 	}
 	return a.grant(r), nil
 }
 
-// Acquire takes the key, waiting in the queue for its turn.
+// Acquire acquires the key. It waits in the queue until the server pushes a grant or a
+// poll finds one.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	a := b.newAttempt(req, true)
-	defer a.timer.Stop()
-	g, err := a.wait(ctx)
-	if isUncertain(err) {
-		a.settle()
-	} else if err != nil {
-		a.drop()
+	a := b.newAttempt(req, waiting)
+	defer a.polls.timer.Stop()
+	w := &waiter{
+		attempt: a, channel: b.subs.use(b.channelOf(a.keys), a),
+		backoff: minBackoff, resubscribeBackoff: minResubscribeBackoff,
 	}
-	return g, err
+	defer w.channel.unuse(a)
+	g, err := w.wait(ctx)
+	switch {
+	case err == nil:
+		return g, nil
+	case backend.OutcomeUnknown(err):
+		a.unregisterSettled()
+	default:
+		a.unregister()
+	}
+	return nil, err
 }
 
-// How a request to acquire waits in the queue.
-const (
-	queueNo    = "0"
-	queueEnter = "1"
-	queueStay  = "2" // it believes to stand there
-)
-
-// ask sends one request to acquire. In a reply without an error the status is yes
-// or no.
-func (a *attempt) ask(ctx context.Context, queue string) (reply, error) {
+// request sends one request to acquire. Without an error the status of the reply is Yes
+// or No.
+func (a *attempt) request(ctx context.Context, queue string) (protocol.Reply, error) {
 	b, k := a.b, a.keys
-	names := []string{k.lock, k.queue, k.fence, k.tombstone(a.req.Owner)}
-	args := []any{b.channelPrefix(), b.party(a.req.Owner), millis(a.req.TTL), queue, a.req.Metadata}
-	var r reply
-	var err error
-	got := b.opt.replicas
-	if b.opt.replicas > 0 {
-		r, got, err = b.evalWait(ctx, acquireScript, names, args...)
-	} else {
-		r, err = b.eval(ctx, acquireScript, names, args...)
-	}
+	r, replicas, err := b.eval(ctx, acquireScript, []string{k.Lock, k.Queue, k.Fence, k.Tombstone(a.req.Owner)},
+		b.proc.ChannelPrefix(), b.proc.OwnerAddress(a.req.Owner), protocol.Millis(a.req.TTL), queue, a.req.Metadata)
 	if err != nil {
-		if isUncertain(err) {
-			a.dirty.Store(true)
+		if backend.OutcomeUnknown(err) {
+			a.unanswered.Store(true)
 		}
 		return r, err
 	}
-	switch r.status {
-	case wrongType:
-		return r, wrongTypeError(k.lock, r.str(0))
-	case abandoned:
+	switch {
+	case r.Status == protocol.Abandoned:
 		return r, fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
-	case yes:
-		if got < b.opt.replicas {
-			err := fmt.Errorf("%w: %d of %d acknowledged within %v", errReplicas, got, b.opt.replicas, b.opt.replicaTimeout)
-			if _, rerr := a.release(ctx); rerr != nil {
-				err = backend.Uncertain(fmt.Errorf("%w; and releasing: %w", err, rerr))
-			}
-			return r, err
+	case r.Status == protocol.Yes && replicas < b.opt.replicas:
+		err := b.tooFewReplicas(replicas)
+		if _, failed := a.release(ctx); failed != nil {
+			return r, backend.Uncertain(fmt.Errorf("%w; and releasing: %w", err, failed))
 		}
+		return r, backend.NotExecuted(err)
 	}
-	return r, nil
+	return r, r.CheckType(k)
 }
 
-// release gives the key back. It leaves a tombstone only if a request of the
-// attempt may still be on its way; no request is ever sent twice.
-func (a *attempt) release(ctx context.Context) (reply, error) {
+// release releases the key. It writes a tombstone if the server may still execute a
+// request of the attempt.
+func (a *attempt) release(ctx context.Context) (protocol.Reply, error) {
 	b, k := a.b, a.keys
-	return b.eval(ctx, releaseScript, []string{k.lock, k.queue, k.fence, k.tombstone(a.req.Owner)},
-		b.channelPrefix(), a.req.Owner, tombstone(a.dirty.Load()))
+	return b.srv.Eval(ctx, releaseScript, []string{k.Lock, k.Queue, k.Fence, k.Tombstone(a.req.Owner)},
+		b.proc.ChannelPrefix(), a.req.Owner, protocol.Tombstone(a.unanswered.Load()))
 }
 
-func tombstone(needed bool) string {
-	if !needed {
-		return "0"
-	}
-	return fmt.Sprint(tombstoneFor.Milliseconds())
-}
-
-// grant is nil if the attempt must ask again.
-func (a *attempt) grant(r reply) *grant {
-	if !a.granted() {
+// grant returns the grant of a reply. It returns nil if the attempt must ask again.
+func (a *attempt) grant(r protocol.Reply) *grant {
+	if !a.accept() {
 		return nil
 	}
-	// the server keeps whole milliseconds, rounded up
-	return &grant{a: a, token: r.token(), until: r.sent.Add(min(r.left(), a.req.TTL))}
+	// the server rounds the lease up to whole milliseconds
+	return &grant{a: a, token: r.Token(), until: r.Sent.Add(min(r.Left(), a.req.TTL))}
 }
 
-// wait asks, queues, and waits for the push. Its grant is nil with an error.
-func (a *attempt) wait(ctx context.Context) (backend.Grant, error) {
-	b := a.b
-	ch := b.subs.use(b.channelOf(a.keys), a)
-	defer ch.unuse(a)
-	var queued bool
-	var failing time.Time // since when the service does not answer
-	backoff, deaf := 20*time.Millisecond, 10*time.Millisecond
+// acceptPush returns the grant of a notification. It returns nil if the attempt must
+// ask again, which returns the same grant for the whole TTL: if less than half of the
+// provisional TTL is left, if the server's clock is unknown, if the grant was revoked,
+// and if replicas must acknowledge the grant.
+func (a *attempt) acceptPush(p pushedGrant) *grant {
+	a.mu.Lock()
+	until := a.clock.until(p)
+	a.mu.Unlock()
+	if a.b.opt.replicas > 0 || time.Until(until) < p.TTL/2 || !a.accept() {
+		return nil
+	}
+	return &grant{a: a, token: p.Token, until: until}
+}
+
+// waiter is an attempt while it waits in Acquire.
+type waiter struct {
+	*attempt
+	channel            *channel
+	queued             bool      // a reply showed that the attempt is in the queue
+	failingSince       time.Time // the first of consecutive failures; zero after a success
+	backoff            time.Duration
+	resubscribeBackoff time.Duration
+}
+
+// wait polls, and waits for a notification or the next poll in between.
+func (w *waiter) wait(ctx context.Context) (*grant, error) {
 	for {
-		// Nobody may hand over to a process that does not listen yet: the first
-		// request waits in the queue only if the channel is open, and a free key
-		// costs one round trip in either case.
-		l := ch.open(ctx)
-		queue := queueNo
-		a.mu.Lock()
-		a.again = false
-		if l != nil {
-			queue = queueEnter
-			if l == a.listener {
-				queue = queueStay
-			}
+		g, again, err := w.poll(ctx)
+		if g != nil {
+			return g, nil
 		}
-		a.mu.Unlock()
-		a.mend()
-		r, err := a.askWithin(ctx, queue, queued)
-		if err == nil && queue == queueStay {
-			a.deaf(r, l)
-		}
-		if err == nil && r.status == yes {
-			if g := a.grant(r); g != nil {
-				return g, nil
-			}
+		if again {
 			continue
 		}
-		if err == nil {
-			if l != nil {
-				failing = time.Time{}
-				if !queued && a.req.OnWait != nil {
-					a.req.OnWait(lockedError(r))
-				}
-				queued, backoff = true, 20*time.Millisecond
-				a.mu.Lock()
-				a.listener, a.queued = l, r.sent
-				a.mu.Unlock()
-				a.held(r)
-				if r.num(5) == 0 { // it listens at another server than the one that answers
-					sleep(ctx, deaf)
-					deaf = min(2*deaf, time.Second)
-					b.subs.lost(l, errDeaf)
-				} else {
-					deaf = 10 * time.Millisecond
-				}
-			} else if err = ch.wait(ctx); err == nil {
-				failing = time.Time{}
-				continue
-			}
-		}
 		if err != nil {
-			if failing.IsZero() {
-				failing = time.Now()
+			if err = w.failed(ctx, err); err != nil {
+				return nil, err
 			}
-			end := ended(ctx)
-			switch {
-			case end != nil:
-				return nil, a.gaveUp(end, queued)
-			case !queued && (!redis.IsTryAgainError(err) || a.dirty.Load() || time.Since(failing) >= a.req.TTL):
-				return nil, err // a slot that migrates is waited for
-			case errors.Is(err, errReplicas) && !a.dirty.Load():
-				return nil, err // released, and no longer in the queue
-			case errors.Is(err, errReplicas), errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed), time.Since(failing) >= a.req.TTL:
-				return nil, backend.Uncertain(err)
-			}
-			a.timer.Reset(backoff) // ride it out
-			backoff = min(2*backoff, time.Second, max(a.req.TTL/12, 20*time.Millisecond))
 		}
-		select {
-		case p := <-a.pushed:
-			if g := a.take(p); g != nil {
-				return g, nil
-			}
-		case <-a.timer.C:
-		case <-ctx.Done():
-			return nil, a.gaveUp(ctx.Err(), queued)
-		case <-b.life.Done():
-			return nil, a.gaveUp(backend.ErrClosed, queued)
+		if g, err := w.await(ctx); g != nil || err != nil {
+			return g, err
 		}
 	}
 }
 
-// askWithin is ask, which for an attempt in the queue takes no longer than the
-// service may fail.
-func (a *attempt) askWithin(ctx context.Context, queue string, queued bool) (reply, error) {
-	if !queued {
-		return a.ask(ctx, queue)
+// poll sends one request and schedules the next. The attempt joins the queue only if it
+// is subscribed, so that the server can notify it; a free key costs one round trip in
+// either case. again asks for the next poll at once.
+func (w *waiter) poll(ctx context.Context) (g *grant, again bool, err error) {
+	l := w.channel.open(ctx)
+	queue := w.beginPoll(l)
+	r, err := w.requestWithin(ctx, queue)
+	if err != nil {
+		return nil, false, err
 	}
-	limit := max(a.req.TTL, 100*time.Millisecond)
+	if queue == expectQueued {
+		w.checkDelivery(r, l)
+	}
+	if r.Status == protocol.Yes {
+		g := w.grant(r)
+		return g, g == nil, nil
+	}
+	if l == nil {
+		if err := w.channel.wait(ctx); err != nil {
+			return nil, false, err
+		}
+		w.failingSince = time.Time{}
+		return nil, true, nil
+	}
+	w.inQueue(ctx, r, l)
+	return nil, false, nil
+}
+
+// beginPoll prepares a poll while l is subscribed, and returns its queue argument.
+func (w *waiter) beginPoll(l *listener) string {
+	w.clearRevoked()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.polls.repeat = false
+	switch l {
+	case nil:
+		return protocol.NoQueue
+	case w.delivery.listener:
+		return expectQueued
+	}
+	return protocol.JoinQueue
+}
+
+// inQueue handles the reply that the attempt is in the queue.
+func (w *waiter) inQueue(ctx context.Context, r protocol.Reply, l *listener) {
+	if !w.queued && w.req.OnWait != nil {
+		w.req.OnWait(r.LockedError())
+	}
+	w.queued, w.failingSince, w.backoff = true, time.Time{}, minBackoff
+	w.mu.Lock()
+	w.delivery.listener, w.delivery.queued = l, r.Sent
+	w.clock.observe(r)
+	w.polls.replied(r, w.req.TTL)
+	w.mu.Unlock()
+	if r.Num(5) == 1 {
+		w.resubscribeBackoff = minResubscribeBackoff
+		return
+	}
+	// the subscription is on another server than the one that replied
+	server.Sleep(ctx, w.resubscribeBackoff)
+	w.resubscribeBackoff = min(2*w.resubscribeBackoff, maxBackoff)
+	w.b.subs.lost(l, errNotDelivered)
+}
+
+// requestWithin is request. For an attempt in the queue it takes at most the TTL.
+func (w *waiter) requestWithin(ctx context.Context, queue string) (protocol.Reply, error) {
+	if !w.queued {
+		return w.request(ctx, queue)
+	}
+	limit := max(w.req.TTL, 100*time.Millisecond)
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := a.ask(within, queue)
-	if err != nil && ended(within) != nil && ended(ctx) == nil {
-		err = backend.Uncertain(fmt.Errorf("redis: no answer within %v", limit)) // not the caller's deadline
+	r, err := w.request(within, queue)
+	if err != nil && server.Ended(within) != nil && server.Ended(ctx) == nil {
+		err = backend.Uncertain(fmt.Errorf("redis: no reply within %v", limit)) // not the caller's deadline
 	}
 	return r, err
 }
 
-// gaveUp is the error of an attempt that was ended from outside.
-func (a *attempt) gaveUp(err error, queued bool) error {
-	if !queued && !a.dirty.Load() {
-		return err // nothing of it remains
+// failed handles a failed poll. It returns nil if the attempt polls again: in the queue
+// an attempt tolerates failures for its TTL, before it only those of a migrating slot.
+func (w *waiter) failed(ctx context.Context, err error) error {
+	if w.failingSince.IsZero() {
+		w.failingSince = time.Now()
 	}
-	return backend.Uncertain(err)
+	tooLong := time.Since(w.failingSince) >= w.req.TTL
+	unanswered, replicas := w.unanswered.Load(), errors.Is(err, errReplicas)
+	if end := server.Ended(ctx); end != nil {
+		return w.interrupted(end)
+	}
+	switch {
+	case !w.queued && (!redis.IsTryAgainError(err) || unanswered || tooLong):
+		if unanswered {
+			return err
+		}
+		return backend.NotExecuted(err)
+	case replicas && !unanswered:
+		return err // released, and not in the queue
+	case replicas, tooLong, errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed):
+		return backend.Uncertain(err)
+	}
+	w.polls.timer.Reset(w.backoff)
+	w.backoff = min(2*w.backoff, maxBackoff, max(w.req.TTL/12, minBackoff))
+	return nil
 }
 
-// take turns a push into a grant. It is nil if the attempt must ask again, which
-// returns the same grant for its whole time: when little of the claim is left,
-// when the clock pair is no longer good, when it was broken, and where replicas have
-// to acknowledge what the releaser wrote.
-func (a *attempt) take(p push) backend.Grant {
-	until := a.until(p)
-	if a.b.opt.replicas > 0 || time.Until(until) < p.claim/2 {
-		return nil
+// await waits for a grant, the next poll, or the end of ctx or of the backend. It
+// returns neither a grant nor an error if the attempt must poll.
+func (w *waiter) await(ctx context.Context) (*grant, error) {
+	select {
+	case p := <-w.pushed:
+		return w.acceptPush(p), nil
+	case <-w.polls.timer.C:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, w.interrupted(ctx.Err())
+	case <-w.b.srv.Life.Done():
+		return nil, w.interrupted(backend.ErrClosed)
 	}
-	if !a.granted() {
-		return nil
-	}
-	return &grant{a: a, token: p.token, until: until}
 }
 
-// Abandon makes sure that nothing remains of an attempt. A tombstone refuses its
-// requests that arrive later, unless each of them is known to have had its answer.
+// interrupted returns the error of an attempt that ends before it has a grant.
+func (w *waiter) interrupted(err error) error {
+	if w.queued || w.unanswered.Load() {
+		return backend.Uncertain(err)
+	}
+	return backend.NotExecuted(err)
+}
+
+// Abandon makes sure that nothing remains of an attempt. It writes a tombstone, which
+// refuses late requests, unless every request of the attempt is known to have had a reply.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	b.mu.Lock()
 	_, settled := b.settled[req.Owner]
@@ -253,8 +297,8 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 }
 
 func (b *Backend) abandon(ctx context.Context, req backend.Request, late bool) error {
-	k := b.keys(req.Key)
-	_, err := b.eval(ctx, abandonScript, []string{k.lock, k.queue, k.fence, k.tombstone(req.Owner)},
-		b.channelPrefix(), req.Owner, tombstone(late), b.member(req))
+	k := b.proc.Keys(req.Key)
+	_, err := b.srv.Eval(ctx, abandonScript, []string{k.Lock, k.Queue, k.Fence, k.Tombstone(req.Owner)},
+		b.proc.ChannelPrefix(), req.Owner, protocol.Tombstone(late), b.proc.Member(req))
 	return err
 }

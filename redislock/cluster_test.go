@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 // startCluster runs three masters and returns their addresses.
@@ -59,10 +60,10 @@ func TestCluster(t *testing.T) {
 
 	for _, name := range names {
 		g := take(t, b, request(name))
-		c1, c2 := queue(t, t.Context(), b2, request(name)), queue(t, t.Context(), b, request(name))
+		c1, c2 := queue(t.Context(), t, b2, request(name)), queue(t.Context(), t, b, request(name))
 		must(t, g.Release(t.Context()))
 		g1 := get(t, c1)
-		if left := time.Until(g1.Until()); left > claim {
+		if left := time.Until(g1.Until()); left > protocol.ProvisionalTTL {
 			t.Errorf("%q was not pushed: %v left", name, left)
 		}
 		must(t, g1.Renew(t.Context(), 5*time.Second))
@@ -122,26 +123,26 @@ func TestCluster(t *testing.T) {
 
 	// a slot moves while it is waited for
 	g := take(t, b, request("a"))
-	ch := queue(t, t.Context(), b2, request("a"))
+	ch := queue(t.Context(), t, b2, request("a"))
 	released, taken := make(chan error, 1), make(chan acquired, 2)
-	moveSlot(t, addrs, b.keys("a").lock, func() {
+	moveSlot(t, addrs, b.proc.Keys("a").Lock, func() {
 		// some of the keys that its scripts name are at neither server
 		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, MaxRetries: -1})
 		defer c.Close()
-		k := b.keys("a")
-		_, err := c.EvalSha(t.Context(), renewScript.sha, []string{k.lock, k.queue, k.fence, k.tombstone("x")}, b.channelPrefix(), "x", 1000).Result()
+		k := b.proc.Keys("a")
+		_, err := c.EvalSha(t.Context(), protocol.Renew.SHA, []string{k.Lock, k.Queue, k.Fence, k.Tombstone("x")}, b.proc.ChannelPrefix(), "x", 1000).Result()
 		if !redis.IsTryAgainError(err) {
 			t.Errorf("in the middle of a migration: %v", err)
 		}
 		w := request("a")
 		go func() {
 			g, err := b.Acquire(context.Background(), w)
-			taken <- acquired{g, err}
+			taken <- acquired{Grant: g, Err: err}
 		}()
-		must(t, b.rdb.Del(t.Context(), k.queue).Err()) // the waiter finds back
+		must(t, b.srv.Client.Del(t.Context(), k.Queue).Err()) // the waiter finds back
 		must(t, g.Renew(t.Context(), time.Minute))
 	}, func() { // the lock is here, and what stands beside it is there
-		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
 		must(t, g.Renew(t.Context(), 2*time.Minute))
 		if left := time.Until(g.Until()); left < time.Minute {
 			t.Errorf("renewed for %v", left)
@@ -160,7 +161,7 @@ func TestCluster(t *testing.T) {
 		must(t, get(t, taken).Release(t.Context()))
 	}
 
-	// a caller's own client, with its defaults, and a user who may do no more than he must
+	// a client of the caller, with its defaults, and a user with the least permissions
 	for _, a := range addrs {
 		args := []any{"acl", "setuser", "app", "reset", "on", ">app-secret", "+cluster|slots", "+cluster|shards"}
 		for f := range strings.FieldsSeq(aclRules) {
@@ -176,7 +177,7 @@ func TestCluster(t *testing.T) {
 	defer closeBackend(t, theirs)
 	for _, b := range []*Backend{limited, theirs} {
 		g := take(t, b, request("z"))
-		ch := queue(t, t.Context(), b, request("z"))
+		ch := queue(t.Context(), t, b, request("z"))
 		must(t, g.Release(t.Context()))
 		must(t, get(t, ch).Release(t.Context()))
 	}

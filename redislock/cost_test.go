@@ -84,7 +84,7 @@ func TestHandOffCommands(t *testing.T) {
 	}
 }
 
-// While its holder renews, nobody in the queue asks more than once in a TTL.
+// While its holder renews, no waiter polls more than once in a TTL.
 func TestIdleCost(t *testing.T) {
 	t.Parallel() // mostly it waits
 	addr := private(t)
@@ -98,7 +98,7 @@ func TestIdleCost(t *testing.T) {
 	defer cancel()
 	var chans []<-chan acquired
 	for i := range waiters {
-		chans = append(chans, queue(t, ctx, []*Backend{b, b2}[i%2], request("k")))
+		chans = append(chans, queue(ctx, t, []*Backend{b, b2}[i%2], request("k")))
 	}
 	before, others := calls(t, c, "evalsha", "eval"), calls(t, c, "ping")
 	renewals := 0
@@ -127,7 +127,7 @@ func TestIdleCost(t *testing.T) {
 func BenchmarkPing(b *testing.B) {
 	k := newBackend(b, newPrefix())
 	for b.Loop() {
-		_ = k.rdb.Ping(context.Background())
+		_ = k.srv.Client.Ping(context.Background())
 	}
 }
 

@@ -1,13 +1,12 @@
-// Package redislock is the Redis driver of package lock. It works with Redis 6.0
-// or newer and with Valkey, standalone and behind Sentinel, with clusters of
-// Redis 7.0 or newer, and with several independent masters of which a majority has
-// to agree (Redlock).
+// Package redislock is the Redis driver of package lock. It works with Redis 6.0 or newer
+// and with Valkey, standalone and behind Sentinel, and with clusters of Redis 7.0 or newer.
+// Package redlock is the driver for a majority of independent masters (Redlock).
 //
 //	import _ "github.com/interlock-go/lock/redislock"
 //
 //	c, err := lock.Open(ctx, "redis://localhost:6379/0?ttl=30s&prefix=shop")
 //
-// A client of one's own is passed in with [New]; it is never closed.
+// [New] uses an existing client and never closes it.
 //
 // # URL
 //
@@ -15,140 +14,108 @@
 //	rediss://...                                   the same over TLS
 //	redis+sentinel://[user:password@]sentinel[:port][,sentinel...]/master[/db]
 //	redis+cluster://[user:password@]host[:port][,host...]
-//	redlock://[user:password@]host[:port],host,host[,host...][/db]
 //
-// Parameters, beside those of package lock:
+// Parameters, in addition to those of package lock:
 //
-//	prefix=lock            what stands before a name in its key; empty: the name is the key
-//	dial_timeout=3s        to connect
-//	read_timeout=3s        for an answer, where a context does not end sooner
-//	pool_size=n            connections; 10 for each CPU if not given
+//	prefix=lock            prefix of keys; if empty, the name of a lock is its key
+//	dial_timeout=3s        limit of connecting
+//	read_timeout=3s        limit of waiting for a reply, unless the context ends sooner
+//	pool_size=n            connections; default 10 for each CPU
 //	wait_replicas=0        replicas that must acknowledge a grant and a renewal (WAIT)
-//	wait_timeout=1s        how long they may take; less than read_timeout
+//	wait_timeout=1s        limit of waiting for them; less than read_timeout
 //	eviction=refuse        accept: use a server that may evict locks
-//	tls=false              TLS with redis+sentinel, redis+cluster and redlock
-//	tls_ca, tls_cert, tls_key, tls_server_name     file names of PEM, and a host name
-//	sentinel_user, sentinel_password               if the sentinels want their own
+//	tls=false              TLS with redis+sentinel and redis+cluster
+//	tls_ca, tls_cert, tls_key, tls_server_name     names of PEM files, and a host name
+//	sentinel_user, sentinel_password               credentials of the sentinels
 //
-// Opening loads the scripts, looks at the server's version and eviction policy,
-// and subscribes to the channel on which this process is told of its turn.
-//
-// and with redlock, where wait_replicas has no place:
-//
-//	node_timeout=500ms     for one node, before the others decide without it; a quarter of the TTL at most
-//	restart_delay=5m       how long a node that came back without its memory has no vote, and the longest TTL
-//	durable=false          every node keeps over a restart all that it acknowledged (appendfsync always)
+// Opening loads the scripts, checks the version and the eviction policy of the server, and
+// subscribes to the channel of this process.
 //
 // # Guarantees
 //
-// At most one holder of a key as long as the server keeps what it acknowledged.
-// Waiters are served in the order of their arrival. An uncontended lock and unlock
-// are one round trip each. Whoever unlocks makes the next waiter the holder in the
-// same step and tells it, so a contended cycle is two scripts at the server
-// however many wait. An idle waiter asks at most once in a TTL of its holder: the
-// first in the queue is told of each renewal, and asks when the lease ends without
-// one. A renewal never shortens a lease. Only the server's clock decides.
+// Mutual exclusion: a key has at most one holder, as long as the server keeps what it
+// acknowledged. Waiters are served in the order of their arrival. An uncontended Lock and
+// Unlock are one round trip each. A release grants the key to the first waiter and notifies
+// it in the same script, so a contended cycle is two scripts, however many processes wait.
+// An idle waiter polls at most once in a TTL: the server sends each new lease length to the
+// first waiter, which polls when the lease ends. A renewal never shortens a lease. Only the
+// clock of the server counts.
 //
-// The fencing token is the greater of the last one plus one and the server's clock
-// in microseconds. It rises over a release, an expiry, a break, and over a server
-// that lost its data, unless that server's clock was set back behind the last grant.
-// A counter that somebody else made unusable (no number below 2^53) counts as lost.
+// The fencing token is the last token plus one, or the clock of the server in microseconds
+// if that is greater. It rises over a release, an expiry and a break. It also rises when the
+// server loses its data, unless its clock was set back behind the last grant. A counter that
+// is no integer below 2^53 counts as lost.
 //
-// # At the server
+// # Keys
 //
-// The lock of the name N is a plain string with an expiry, so that redis-cli shows
-// it, and any other client that uses SET NX excludes us and is excluded:
+// The lock of name N is a plain string with an expiry. redis-cli shows it, and it excludes
+// other clients that use SET NX.
 //
-//	prefix:N             owner@process metadata      PX the TTL
+//	prefix:N             owner@process metadata      expires with the lease
 //	{prefix:N}:q         sorted set, the queue
-//	{prefix:N}:f         the fencing token, kept a day beyond its last use
-//	{prefix:N}:x:owner   refuses late requests of an attempt that was abandoned
+//	{prefix:N}:f         the fencing token, kept for a day after its last use
+//	{prefix:N}:x:owner   tombstone: refuses late requests of an abandoned attempt
 //
-// A name with a brace, or that begins with a percent sign, is written as a percent
-// sign and the name with %, { and } percent-encoded. Every other name stays as it
-// is. All who share a lock must use the same prefix: with different ones that
-// make the same key they exclude each other, but do not wake each other.
+// The key of a name that contains a brace or begins with a percent sign has a percent sign
+// and the name with %, { and } percent-encoded. All clients that share a lock must use the
+// same prefix: clients whose prefixes make the same key exclude but do not notify each other.
 //
-// A client of another kind that holds the key is waited for like any other, by
-// asking once a second at least. A key of another type is an error that names the
-// type, and is left alone.
+// A foreign client that holds the key is polled at least once a second. A key of another
+// type causes an error that names the type; the driver never changes it.
 //
 // # Permissions
 //
-// A user needs no more than this (with another prefix for "lock"; with an empty
-// prefix ~* and &@*, in a cluster &{*):
+// A user needs these permissions (with another prefix for "lock"; with an empty prefix ~*
+// and &@*, in a cluster &{*):
 //
 //	ACL SETUSER app on >password resetkeys resetchannels -@all ~lock:* ~{lock:* &lock:*
 //	  +evalsha +eval +script|load +get +getrange +set +del +exists +pttl +pexpire +pexpireat +type +time
 //	  +zadd +zrem +zrange +zscore +publish +subscribe +pubsub|numsub
 //
-// and in addition
+// and for some features
 //
-//	+info                                   to check version and eviction policy; else a caveat says so
+//	+info                                   to check version and eviction policy; otherwise there is a caveat
 //	+ping, +scan                            for Ping, and for List
 //	+wait                                   with wait_replicas
 //	+select                                 with another database than 0
 //	&{lock:* +spublish +ssubscribe +sunsubscribe +pubsub|shardnumsub +cluster|slots +cluster|shards    in a cluster
 //
-// # Traps
+// # Limits
 //
-// Redis replicates asynchronously. A replica that is promoted before it received a
-// grant does not know it, and two may hold the lock until the first one's lease
-// ends. So may they after a restart without the append-only file (appendonly yes,
-// and appendfsync always to be sure). wait_replicas makes that less likely and is
-// no consensus. Only a check of the token at the resource is proof against it.
+// Redis replicates asynchronously. A replica that is promoted before it received a grant
+// does not know the grant, and a second holder may be granted the lock until the lease of the
+// first ends. The same is possible after a restart without the append-only file (appendonly
+// yes, and appendfsync always). wait_replicas makes it less likely but is no consensus. Only a
+// check of the fencing token at the resource excludes it.
 //
-// A server that evicts keys when its memory is full evicts locks; such a server is
-// refused unless that is accepted. Set maxmemory-policy noeviction.
+// A server that evicts keys when its memory is full evicts locks. New and Open refuse such a
+// server unless eviction is accepted. Set maxmemory-policy noeviction.
 //
-// The server counts leases on its clock. A step forward ends them early by as much,
-// before their holders know, and two may then hold one; a step back makes them last
-// longer. Let the server's clock be slewed, and never stepped.
+// If the clock of the server is stepped forward, leases end early by as much, before their
+// holders know. If it is stepped back, leases last longer. Slew the clock and do not step it.
 //
-// A waiter whose connection breaks is skipped and loses its place. A subscription
-// that looks alive and delivers nothing (the server hangs) is noticed when a waiter
-// asks and finds itself passed over, and is then made anew. One at a server that is
-// no longer the master is noticed when the new one has something to tell, and with
-// redis+sentinel as soon as a sentinel says so.
+// A waiter whose connection breaks loses its place in the queue. A subscription that the
+// server counts but that delivers nothing is detected when the waiter polls, and repeated. A
+// subscription on a demoted master is detected when the new master sends a notification; with
+// redis+sentinel the sentinels report the new master.
 //
-// While a slot of a cluster migrates by the moving of its keys one by one, a script
-// whose keys are not all on one side is refused (TRYAGAIN), and some of ours never
-// exist at all. Until the migration ends a lock in that slot is renewed, by its own
-// key alone, and neither taken nor released nor handed over: a release is repeated
-// for 5 s, and by package lock until the lease has run out; who waits, or asks to
-// wait, does so for a TTL and then has the server's error.
+// While a slot of a cluster migrates key by key, the server refuses scripts whose keys are
+// not all on one side (TRYAGAIN). A lock in that slot is renewed, by its own key alone, but
+// cannot be acquired, released or handed over until the migration ends. A release is repeated
+// for 5 s here, and by package lock until the lease ends. An Acquire is repeated for a TTL and
+// then returns the error of the server.
 //
-// An error in the middle of a script (a permission that is missing) is reported as
-// uncertain, since what came before it was done.
+// An error inside a script, such as a missing permission, is ErrUncertain, because commands
+// before it were executed.
 //
-// Renewals of many leases of a process go out in one pipeline; not in a cluster, and
-// not with Redlock.
+// Renewals of many leases go out in one pipeline, but not in a cluster.
 //
-// The go-redis client's own retries do not apply: a request whose answer was lost
-// is reported as uncertain, and what may remain of it is cleaned up. A proxy that
-// repeats requests breaks this.
-//
-// # Redlock
-//
-// [NewRedlock] and redlock:// send the same scripts to all nodes at once, and a
-// majority decides. A grant lasts as long as a majority is certain to keep it. At most
-// one holds a lock while no more than a minority of the nodes stop, are cut off or lose
-// their memory within a TTL, and their clocks run at the same rate. Each node hands
-// over by itself to the first in its queue, and who has heard from a majority holds:
-// one round trip after the unlock. Places in the queue are by the nodes' clocks.
-//
-// A node that lost its memory, or a part of it, in a restart has no vote for
-// restart_delay, so that it votes no lock away. It is known by a marker, the key
-// {prefix:}:born, which every granting script compares with the server's run id; that
-// needs +info. A new set of nodes is ready at once if all of them answer at its first
-// use. All who share locks must use the same restart_delay and durable.
-//
-// Errors name every node that failed. A Client with a logger logs the beginning and the
-// end of a node's outage once each.
+// The retries of go-redis are disabled. A request without a reply is ErrUncertain, and package
+// lock abandons its attempt. A proxy that repeats requests breaks this.
 //
 // # Protocol
 //
-// The queue with hand-off by push is this library's own design on the base that
-// the Redis documentation recommends for a single instance: SET NX PX with a value
-// of one's own that is compared before each change.
+// The hand-off by notification is this library's own design, on the base that the Redis
+// documentation recommends for a single instance: SET NX PX with a random value that is
+// compared before each change.
 package redislock

@@ -19,19 +19,19 @@ func TestEviction(t *testing.T) {
 	if c := strings.Join(b.Capabilities().Caveats, " "); !strings.Contains(c, "volatile-lru") {
 		t.Error(c)
 	}
-	must(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	must(t, b.srv.Client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	if c := strings.Join(openURL(t, "redis://"+addr).Capabilities().Caveats, " "); !strings.Contains(c, "would evict") {
 		t.Error(c)
 	}
 }
 
-// A full server refuses new locks, and still renews, releases and hands over.
+// A server without free memory refuses new locks, and still renews, releases and hands over.
 func TestOutOfMemory(t *testing.T) {
 	addr := private(t, "--maxmemory-policy", "noeviction")
 	b := openURL(t, "redis://"+addr)
 	g := take(t, b, request("k"))
-	ch := queue(t, t.Context(), b, request("k"))
-	must(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	ch := queue(t.Context(), t, b, request("k"))
+	must(t, b.srv.Client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	_, err := b.TryAcquire(t.Context(), request("other"))
 	if err == nil || !strings.Contains(err.Error(), "OOM") || isUncertain(err) {
 		t.Errorf("acquire: %v", err)
@@ -40,17 +40,17 @@ func TestOutOfMemory(t *testing.T) {
 	must(t, g.Release(t.Context()))
 	g = get(t, ch)
 	// and what leaves a tombstone is done, with it
-	k := b.keys("k")
+	k := b.proc.Keys("k")
 	late := request("k")
 	must(t, b.Abandon(t.Context(), late))
 	must(t, b.Abandon(t.Context(), late))
-	g.(*grant).a.dirty.Store(true)
+	g.(*grant).a.unanswered.Store(true)
 	must(t, g.Release(t.Context()))
-	if n := b.rdb.Exists(t.Context(), k.tombstone(late.Owner), k.tombstone(g.(*grant).a.req.Owner)).Val(); n != 2 {
+	if n := b.srv.Client.Exists(t.Context(), k.Tombstone(late.Owner), k.Tombstone(g.(*grant).a.req.Owner)).Val(); n != 2 {
 		t.Errorf("%d tombstones", n)
 	}
-	if n := b.rdb.Exists(t.Context(), k.lock, k.queue).Val(); n != 0 {
+	if n := b.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
-	must(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	must(t, b.srv.Client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 var _ backend.Keeper = (*grant)(nil)
@@ -15,9 +16,9 @@ type grant struct {
 	a     *attempt
 	token uint64
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	until time.Time
-	sent  time.Time // the request that until is of
+	sent  time.Time // when the request was sent that until is counted from
 }
 
 func (g *grant) Token() uint64 { return g.token }
@@ -29,69 +30,57 @@ func (g *grant) Until() time.Time {
 }
 
 // Renew is one round trip.
-func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
-	return g.renew(ctx, ttl, "0")
-}
+func (g *grant) Renew(ctx context.Context, ttl time.Duration) error { return g.renew(ctx, ttl, "0") }
 
 // Keep implements backend.Keeper.
-func (g *grant) Keep(ctx context.Context, d time.Duration) error {
-	return g.renew(ctx, d, "1")
-}
+func (g *grant) Keep(ctx context.Context, d time.Duration) error { return g.renew(ctx, d, "1") }
 
 func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) error {
-	b := g.a.b
-	names, args := g.renewal(ttl, exactly)
-	var r reply
-	var err error
-	got := b.opt.replicas
-	if b.opt.replicas > 0 {
-		r, got, err = b.evalWait(ctx, renewScript, names, args...)
-	} else {
-		r, err = b.eval(ctx, renewScript, names, args...)
-	}
+	keys, args := g.renewal(ttl, exactly)
+	r, replicas, err := g.a.b.eval(ctx, protocol.Renew, keys, args...)
 	if err != nil {
 		return err
 	}
-	return g.renewed(r, got, ttl)
+	return g.renewed(r, replicas, ttl)
 }
 
-// renewal is the keys and arguments of the script.
-func (g *grant) renewal(ttl time.Duration, exactly string) (names []string, args []any) {
-	b, k := g.a.b, g.a.keys
-	return []string{k.lock, k.queue, k.fence}, []any{b.channelPrefix(), g.a.req.Owner, millis(ttl), exactly}
+// renewal returns the keys and arguments of RENEW.
+func (g *grant) renewal(ttl time.Duration, exactly string) (keys []string, args []any) {
+	return g.a.keys.Script(), []any{g.a.b.proc.ChannelPrefix(), g.a.req.Owner, protocol.Millis(ttl), exactly}
 }
 
-// renewed takes in the script's answer, which so many replicas have. A batch for which
-// nobody waits any more may be answered after a later renewal, and moves nothing.
-func (g *grant) renewed(r reply, got int, ttl time.Duration) error {
-	b := g.a.b
-	if r.status != yes {
-		g.a.gone()
-		return fmt.Errorf("%w: redis key %.200q is not ours any more", backend.ErrLost, g.a.keys.lock)
+// renewed handles a reply of RENEW that so many replicas have. The reply of a batch may
+// arrive after that of a later renewal; it does not move Until then.
+func (g *grant) renewed(r protocol.Reply, replicas int, ttl time.Duration) error {
+	if r.Status != protocol.Yes {
+		g.a.sweep()
+		return g.lostError("is")
 	}
-	if got < b.opt.replicas {
-		// it was extended, though not as safely as asked for
-		return backend.Uncertain(fmt.Errorf("%w: %d of %d acknowledged the renewal within %v", errReplicas, got, b.opt.replicas, b.opt.replicaTimeout))
+	if b := g.a.b; replicas < b.opt.replicas {
+		return backend.Uncertain(b.tooFewReplicas(replicas)) // the master extended the lease
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !r.sent.Before(g.sent) {
-		g.sent, g.until = r.sent, r.sent.Add(ttl)
+	if !r.Sent.Before(g.sent) {
+		g.sent, g.until = r.Sent, r.Sent.Add(ttl)
 	}
 	return nil
 }
 
-// Release is one round trip. The attempt is known until it is answered: a push that a
-// poll has overtaken would be returned to the sender else, and this release be told
-// that the key is not ours.
+// Release is one round trip. The attempt stays registered until the reply: a
+// notification that arrives after a poll found the grant is not an unclaimed grant.
 func (g *grant) Release(ctx context.Context) error {
-	defer g.a.drop() // whether it was acknowledged or not: there is nothing more to be told
+	defer g.a.unregister()
 	r, err := g.a.release(ctx)
 	if err != nil {
 		return err
 	}
-	if r.status != yes {
-		return fmt.Errorf("%w: redis key %.200q was not ours any more", backend.ErrLost, g.a.keys.lock)
+	if r.Status != protocol.Yes {
+		return g.lostError("was")
 	}
 	return nil
+}
+
+func (g *grant) lostError(verb string) error {
+	return fmt.Errorf("%w: redis key %.200q %s not ours any more", backend.ErrLost, g.a.keys.Lock, verb)
 }

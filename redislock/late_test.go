@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
-// The acquire is held up on its way, given up, abandoned, and then delivered.
+// A request to acquire is delayed, cancelled, abandoned, and then delivered.
 func TestLateRequest(t *testing.T) {
-	px := newProxy(t, server(t))
+	px := newProxy(t, sharedServer(t))
 	p := newPrefix()
-	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
+	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
 	for _, wait := range []bool{false, true} {
 		arrived, deliver := make(chan bool), make(chan bool)
-		px.set(onScript(acquireScript, func() action { px.set(nil); close(arrived); <-deliver; return pass }))
+		px.Set(onScript(acquireScript, func() action { px.Set(nil); close(arrived); <-deliver; return pass }))
 		ctx, cancel := context.WithCancel(t.Context())
 		r := request("k")
 		done := make(chan error)
@@ -39,9 +40,9 @@ func TestLateRequest(t *testing.T) {
 			t.Fatalf("after %v: %v", time.Since(start), err)
 		}
 		must(t, b.Abandon(t.Context(), r))
-		before := calls(t, client(t, server(t)), "evalsha")
+		before := calls(t, client(t, sharedServer(t)), "evalsha")
 		close(deliver)
-		eventually(t, "it was executed", func() bool { return calls(t, client(t, server(t)), "evalsha") > before })
+		eventually(t, "it was executed", func() bool { return calls(t, client(t, sharedServer(t)), "evalsha") > before })
 		in, err := direct.Inspect(t.Context(), "k")
 		must(t, err)
 		if in.Holder != nil || len(in.Waiters) != 0 {
@@ -50,17 +51,17 @@ func TestLateRequest(t *testing.T) {
 	}
 }
 
-// A waiter's lost poll may be executed after its grant was released.
+// A lost poll of a waiter may be executed after its grant was released.
 func TestLatePoll(t *testing.T) {
-	px := newProxy(t, server(t))
+	px := newProxy(t, sharedServer(t))
 	p := newPrefix()
-	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
+	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
 	g := take(t, direct, request("k"))
 	r := request("k")
-	ch := queue(t, t.Context(), b, r)
-	px.next(acquireScript, drop)
-	b.pollNow(b.processChannel())
-	eventually(t, "the poll was lost", func() bool { px.mu.Lock(); defer px.mu.Unlock(); return px.hook == nil })
+	ch := queue(t.Context(), t, b, r)
+	px.Next(acquireScript, drop)
+	b.subs.pollNow(b.proc.Channel())
+	eventually(t, "the poll was lost", func() bool { return !px.Hooked() })
 	must(t, g.Release(t.Context()))
 	g2 := get(t, ch)
 	must(t, g2.Release(t.Context()))
@@ -69,22 +70,22 @@ func TestLatePoll(t *testing.T) {
 	}
 }
 
-// A request that arrives late never shortens what a later one was promised.
+// A late request never shortens the lease of a later one.
 func TestLateRequestsDoNotShorten(t *testing.T) {
-	px := newProxy(t, server(t))
+	px := newProxy(t, sharedServer(t))
 	p := newPrefix()
-	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
-	c := client(t, server(t))
-	for name, s := range map[string]*script{"renewal": renewScript, "poll": acquireScript} {
+	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
+	c := client(t, sharedServer(t))
+	for name, s := range map[string]*protocol.Script{"renewal": protocol.Renew, "poll": acquireScript} {
 		g0 := take(t, direct, request("k"))
 		r := request("k")
 		r.TTL = time.Second
-		ch := queue(t, t.Context(), b, r)
+		ch := queue(t.Context(), t, b, r)
 		arrived, deliver := make(chan bool), make(chan bool)
-		px.set(onScript(s, func() action { px.set(nil); close(arrived); <-deliver; return pass }))
+		px.Set(onScript(s, func() action { px.Set(nil); close(arrived); <-deliver; return pass }))
 		var g backend.Grant
 		if s == acquireScript {
-			b.pollNow(b.processChannel())
+			b.subs.pollNow(b.proc.Channel())
 			<-arrived
 			must(t, g0.Release(t.Context()))
 			g = get(t, ch)
@@ -118,21 +119,21 @@ func TestLateRequestsDoNotShorten(t *testing.T) {
 	}
 }
 
-// After a loss nothing is remembered, and a late poll does not take the key again.
+// After a loss nothing remains, and a late poll does not acquire the key again.
 func TestNothingRemainsAfterLoss(t *testing.T) {
-	px := newProxy(t, server(t))
+	px := newProxy(t, sharedServer(t))
 	p := newPrefix()
-	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
-	c := client(t, server(t))
+	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
+	c := client(t, sharedServer(t))
 	for _, pushed := range []bool{false, true} {
 		g0 := take(t, direct, request("k"))
 		r := request("k")
 		lost := make(chan bool, 3)
 		r.OnLost = func(error) { lost <- true }
-		ch := queue(t, t.Context(), b, r)
-		px.next(acquireScript, drop)
-		b.pollNow(b.processChannel())
-		eventually(t, "the poll was lost", func() bool { px.mu.Lock(); defer px.mu.Unlock(); return px.hook == nil })
+		ch := queue(t.Context(), t, b, r)
+		px.Next(acquireScript, drop)
+		b.subs.pollNow(b.proc.Channel())
+		eventually(t, "the poll was lost", func() bool { return !px.Hooked() })
 		must(t, g0.Release(t.Context()))
 		g := get(t, ch)
 		if pushed {
@@ -146,7 +147,7 @@ func TestNothingRemainsAfterLoss(t *testing.T) {
 			}
 		}
 		eventually(t, "late requests are refused", func() bool {
-			return c.Exists(t.Context(), b.keys("k").tombstone(r.Owner)).Val() == 1
+			return c.Exists(t.Context(), b.proc.Keys("k").Tombstone(r.Owner)).Val() == 1
 		})
 		b.mu.Lock()
 		if len(b.attempts) != 0 {
@@ -156,15 +157,15 @@ func TestNothingRemainsAfterLoss(t *testing.T) {
 	}
 }
 
-// Nor after a release that nobody acknowledged.
+// Nothing remains after a release that was not acknowledged.
 func TestNothingRemainsAfterReleaseFails(t *testing.T) {
-	px := newProxy(t, server(t))
-	b := openURL(t, "redis://"+px.addr+"?prefix="+newPrefix())
+	px := newProxy(t, sharedServer(t))
+	b := openURL(t, "redis://"+px.Addr+"?prefix="+newPrefix())
 	for i := range 10 {
 		r := request(fmt.Sprintf("k%d", i))
 		r.OnLost = func(error) {}
 		g := take(t, b, r)
-		px.next(releaseScript, never)
+		px.Next(releaseScript, never)
 		if err := g.Release(t.Context()); !isUncertain(err) {
 			t.Fatalf("a release that never arrived: %v", err)
 		}
@@ -176,54 +177,54 @@ func TestNothingRemainsAfterReleaseFails(t *testing.T) {
 	}
 }
 
-// A grant that is broken before Acquire has it is no loss: who asks then may get the
-// next one, and must keep it.
+// A grant that is broken before Acquire accepts it is no loss: the next poll may get
+// another grant, which must be kept.
 func TestBrokenBeforeItIsTaken(t *testing.T) {
-	px := newProxy(t, server(t))
+	px := newProxy(t, sharedServer(t))
 	p := newPrefix()
-	b, direct := openURL(t, "redis://"+px.addr+"?prefix="+p), newBackend(t, p)
+	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
 	g := take(t, direct, request("k"))
 	r := request("k")
 	var lost atomic.Int64
 	r.OnLost = func(error) { lost.Add(1) }
-	ch := queue(t, t.Context(), b, r)
+	ch := queue(t.Context(), t, b, r)
 	b.mu.Lock()
 	a := b.attempts[r.Owner]
 	b.mu.Unlock()
 	arrived, deliver := make(chan bool), make(chan bool)
 	end := sync.OnceFunc(func() { close(deliver) })
 	defer end()
-	px.set(onScript(acquireScript, func() action { px.set(nil); close(arrived); <-deliver; return pass }))
-	b.pollNow(b.processChannel()) // which also makes the push useless
+	px.Set(onScript(acquireScript, func() action { px.Set(nil); close(arrived); <-deliver; return pass }))
+	b.subs.pollNow(b.proc.Channel()) // which also makes the push useless
 	<-arrived
 	must(t, g.Release(t.Context()))
 	if _, err := direct.Break(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is told", func() bool {
+	eventually(t, "the break is received", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return a.broken || lost.Load() > 0
+		return a.state == revoked || lost.Load() > 0
 	})
 	end()
 	got := get(t, ch)
 	must(t, got.Renew(t.Context(), time.Minute))
 	if lost.Load() != 0 {
-		t.Error("told of the loss of a grant that is kept")
+		t.Error("OnLost was called for a grant that is kept")
 	}
 	must(t, got.Release(t.Context()))
 }
 
-// A grant that was handed over, and broken before Acquire took it, is not returned.
+// Acquire does not return a pushed grant that was broken before Acquire accepted it.
 func TestBrokenAfterTheHandOff(t *testing.T) {
 	b := newBackend(t, newPrefix())
 	g, r := take(t, b, request("k")), request("k")
 	r.OnWait = func(*backend.LockedError) { // both messages are here before the attempt looks
-		end := time.Now().Add(claim - 100*time.Millisecond).UnixMicro()
-		b.receive(nil, fmt.Sprintf("g %s 1 %d %d %s", r.Owner, end, claim.Milliseconds(), b.keys("k").lock))
+		end := time.Now().Add(protocol.ProvisionalTTL - 100*time.Millisecond).UnixMicro()
+		b.receive(nil, fmt.Sprintf("g %s 1 %d %d %s", r.Owner, end, protocol.ProvisionalTTL.Milliseconds(), b.proc.Keys("k").Lock))
 		b.receive(nil, "l "+r.Owner)
 	}
-	ch := queue(t, t.Context(), b, r)
+	ch := queue(t.Context(), t, b, r)
 	must(t, g.Release(t.Context()))
 	got := get(t, ch)
 	if got.Token() <= g.Token() {

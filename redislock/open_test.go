@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/redisurl"
 )
 
 func openError(t *testing.T, url string) error {
@@ -104,7 +105,7 @@ func TestOpenFails(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	u.Path = "/cret@host/0" // of a password with a slash
-	if _, err := parse(u); !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "cret") || !strings.Contains(err.Error(), "percent-encoded") {
+	if _, err := redisurl.Parse(u); !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "cret") || !strings.Contains(err.Error(), "percent-encoded") {
 		t.Errorf("with a path that is none: %v", err)
 	}
 	slow := redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: 500 * time.Millisecond})

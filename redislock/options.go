@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/redisurl"
 )
 
 type options struct {
@@ -12,34 +14,31 @@ type options struct {
 	replicaTimeout time.Duration
 	allowEviction  bool
 	openTimeout    time.Duration
-	redlock        redlockOptions
 }
 
 func defaults() options {
-	return options{prefix: DefaultPrefix, replicaTimeout: time.Second, openTimeout: 10 * time.Second, redlock: redlockDefaults}
+	return options{prefix: DefaultPrefix, replicaTimeout: time.Second, openTimeout: 10 * time.Second}
 }
 
-// Option changes what New does.
+// Option is an option of New.
 type Option func(*options) error
 
-// WithPrefix sets what stands before a lock's name in its key, instead of
-// [DefaultPrefix]: "shop" makes it "shop:name". All who share a lock must use the
-// same prefix. With an empty prefix the name itself is the key, which is for
-// sharing locks with other clients that use SET NX.
+// WithPrefix sets the prefix of keys instead of [DefaultPrefix]: with "shop" the key of a
+// lock is "shop:name". All clients that share a lock must use the same prefix. With an
+// empty prefix the name is the key, to share locks with other clients that use SET NX.
 func WithPrefix(prefix string) Option {
 	return func(o *options) error {
 		o.prefix = prefix
-		return checkPrefix(prefix)
+		return protocol.CheckPrefix(prefix)
 	}
 }
 
-// WithWaitReplicas lets a grant and a renewal succeed only when n replicas have
-// acknowledged it within the timeout (WAIT). It makes the loss of a lock in a
-// failover less likely. It is no consensus and does not exclude it. The timeout
-// must be less than the client's read timeout.
+// WithWaitReplicas lets a grant and a renewal succeed only if n replicas acknowledge it
+// within the timeout (WAIT), which must be less than the read timeout of the client. It
+// makes the loss of a lock in a failover less likely, but does not exclude it.
 func WithWaitReplicas(n int, timeout time.Duration) Option {
 	return func(o *options) error {
-		if n < 0 || n > maxReplicas {
+		if n < 0 || n > redisurl.MaxReplicas {
 			return backend.Invalid("number of replicas to wait for", n, "0 to 100")
 		}
 		if timeout < time.Millisecond {
@@ -50,10 +49,8 @@ func WithWaitReplicas(n int, timeout time.Duration) Option {
 	}
 }
 
-// WithEviction accepts a server that may evict locks when its memory is full.
-// Without it such a server is refused.
+// WithEviction accepts a server that may evict locks when its memory is full. By default
+// New refuses such a server.
 func WithEviction() Option {
 	return func(o *options) error { o.allowEviction = true; return nil }
 }
-
-const maxReplicas = 100

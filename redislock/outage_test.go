@@ -11,41 +11,42 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func TestScriptFlush(t *testing.T) {
 	addr := private(t)
 	b := openURL(t, "redis://"+addr)
 	for range 3 {
-		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
 		g := take(t, b, request("k"))
-		ch := queue(t, t.Context(), b, request("k"))
-		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		ch := queue(t.Context(), t, b, request("k"))
+		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
 		must(t, g.Renew(t.Context(), time.Second))
-		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
 		n := 0
 		must(t, b.List(t.Context(), func(i backend.Info) bool { n++; return true }))
 		if n != 1 {
 			t.Errorf("listed %d", n)
 		}
-		must(t, b.rdb.ScriptFlush(t.Context()).Err())
+		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
 		must(t, g.Release(t.Context()))
 		must(t, get(t, ch).Release(t.Context()))
 	}
 }
 
-// Both kinds of client, ours and a caller's with its three retries, never send a
-// request twice, and know that they do not know.
+// A client of the driver and a client of the caller, with three retries, send no request
+// twice, and return ErrUncertain for one without a reply.
 func TestDroppedReplies(t *testing.T) {
-	px := newProxy(t, server(t))
-	own := redis.NewClient(&redis.Options{Addr: px.addr})
+	px := newProxy(t, sharedServer(t))
+	own := redis.NewClient(&redis.Options{Addr: px.Addr})
 	defer own.Close()
 	p := newPrefix()
 	theirs, err := New(own, WithPrefix(p))
 	must(t, err)
 	defer closeBackend(t, theirs)
 	direct := newBackend(t, p)
-	for i, b := range []*Backend{openURL(t, "redis://"+px.addr+"?prefix="+p), theirs} {
+	for i, b := range []*Backend{openURL(t, "redis://"+px.Addr+"?prefix="+p), theirs} {
 		key := "k" + strconv.Itoa(i)
 		holder := func() *backend.Holder {
 			in, err := direct.Inspect(t.Context(), key)
@@ -54,14 +55,14 @@ func TestDroppedReplies(t *testing.T) {
 		}
 		// acquire
 		r := request(key)
-		px.next(acquireScript, drop)
+		px.Next(acquireScript, drop)
 		if _, err := b.TryAcquire(t.Context(), r); !isUncertain(err) {
 			t.Fatalf("acquire: %v", err)
 		}
 		if h := holder(); h == nil || h.Owner != r.Owner {
 			t.Fatalf("holder %+v", h)
 		}
-		px.next(abandonScript, drop)
+		px.Next(abandonScript, drop)
 		if err := b.Abandon(t.Context(), r); !isUncertain(err) {
 			t.Fatalf("abandon: %v", err)
 		}
@@ -74,23 +75,23 @@ func TestDroppedReplies(t *testing.T) {
 		}
 		// renew
 		g := take(t, b, request(key))
-		px.next(renewScript, drop)
+		px.Next(protocol.Renew, drop)
 		if err := g.Renew(t.Context(), time.Minute); !isUncertain(err) {
 			t.Fatalf("renew: %v", err)
 		}
 		must(t, g.Renew(t.Context(), time.Minute))
 		// enqueue
 		r = request(key)
-		px.next(acquireScript, drop)
+		px.Next(acquireScript, drop)
 		if _, err := b.Acquire(t.Context(), r); !isUncertain(err) {
 			t.Fatalf("enqueue: %v", err)
 		}
 		must(t, b.Abandon(t.Context(), r))
-		if n := direct.rdb.ZCard(t.Context(), b.keys(key).queue).Val(); n != 0 {
+		if n := direct.srv.Client.ZCard(t.Context(), b.proc.Keys(key).Queue).Val(); n != 0 {
 			t.Fatalf("%d in the queue", n)
 		}
 		// release, after which a successor takes it
-		px.next(releaseScript, drop)
+		px.Next(releaseScript, drop)
 		if err := g.Release(t.Context()); !isUncertain(err) {
 			t.Fatalf("release: %v", err)
 		}
@@ -101,14 +102,14 @@ func TestDroppedReplies(t *testing.T) {
 		must(t, g2.Renew(t.Context(), time.Minute))
 		must(t, g2.Release(t.Context()))
 		// a request that never arrived
-		px.next(acquireScript, never)
+		px.Next(acquireScript, never)
 		if _, err := b.TryAcquire(t.Context(), request(key)); !isUncertain(err) {
 			t.Fatalf("acquire: %v", err)
 		}
 	}
 }
 
-// A waiter rides out what a holder survives.
+// A waiter tolerates an outage that a holder survives.
 func TestServerRestart(t *testing.T) {
 	port := freePort()
 	addr, stop, err := start(port)
@@ -118,7 +119,7 @@ func TestServerRestart(t *testing.T) {
 	defer func() { stop() }()
 	b := openURL(t, "redis://"+addr)
 	g := take(t, b, request("k"))
-	ch := queue(t, t.Context(), b, request("k"))
+	ch := queue(t.Context(), t, b, request("k"))
 	stop()
 	_, err = b.TryAcquire(t.Context(), request("other"))
 	if err == nil || (!isUncertain(err) && !strings.Contains(err.Error(), addr)) {
@@ -147,21 +148,21 @@ func TestServerRestart(t *testing.T) {
 	take(t, b, request("k"))
 	r := request("k")
 	r.TTL = 300 * time.Millisecond
-	ch = queue(t, t.Context(), b, r)
+	ch = queue(t.Context(), t, b, r)
 	stop()
 	start := time.Now()
-	if a := <-ch; !isUncertain(a.err) || time.Since(start) > 3*time.Second {
-		t.Errorf("after %v: %v", time.Since(start), a.err)
+	if a := <-ch; !isUncertain(a.Err) || time.Since(start) > 3*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), a.Err)
 	}
 }
 
-// A server that hangs holds nobody up longer than the context.
+// A request to a server that hangs ends with its context.
 func TestHungServer(t *testing.T) {
-	px := newProxy(t, server(t))
-	b := openURL(t, "redis://"+px.addr+"?prefix="+newPrefix())
+	px := newProxy(t, sharedServer(t))
+	b := openURL(t, "redis://"+px.Addr+"?prefix="+newPrefix())
 	g := take(t, b, request("k"))
 	release := make(chan bool)
-	px.set(func([]byte) action { <-release; return pass })
+	px.Set(func([]byte) action { <-release; return pass })
 	defer close(release)
 	for _, f := range []func(context.Context) error{
 		func(ctx context.Context) error { _, err := b.TryAcquire(ctx, request("k")); return err },
@@ -185,14 +186,14 @@ func TestHungServer(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	p := newPrefix()
-	c := client(t, server(t))
+	c := client(t, sharedServer(t))
 	b, err := New(c, WithPrefix(p))
 	must(t, err)
 	g := take(t, b, request("k"))
-	ch := queue(t, t.Context(), b, request("k"))
+	ch := queue(t.Context(), t, b, request("k"))
 	closeBackend(t, b)
-	if a := <-ch; !errors.Is(a.err, backend.ErrClosed) {
-		t.Errorf("waiting: %v", a.err)
+	if a := <-ch; !errors.Is(a.Err, backend.ErrClosed) {
+		t.Errorf("waiting: %v", a.Err)
 	}
 	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("release: %v", err)
@@ -200,6 +201,6 @@ func TestClose(t *testing.T) {
 	closeBackend(t, b)
 	must(t, c.Ping(t.Context()).Err()) // still the caller's
 	eventually(t, "the subscription is gone", func() bool {
-		return c.PubSubNumSub(t.Context(), b.processChannel()).Val()[b.processChannel()] == 0
+		return c.PubSubNumSub(t.Context(), b.proc.Channel()).Val()[b.proc.Channel()] == 0
 	})
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func TestAcquireRelease(t *testing.T) {
 	p := newPrefix()
-	b, b2, c := newBackend(t, p), newBackend(t, p), client(t, server(t))
+	b, b2, c := newBackend(t, p), newBackend(t, p), client(t, sharedServer(t))
 	req := request("k")
 	before := time.Now()
 	g := take(t, b, req)
-	if v := c.Get(t.Context(), p+":k").Val(); v != b.party(req.Owner)+" test k" {
+	if v := c.Get(t.Context(), p+":k").Val(); v != b.proc.OwnerAddress(req.Owner)+" test k" {
 		t.Errorf("value %q", v)
 	}
 	if left := c.PTTL(t.Context(), p+":k").Val(); left <= 9*time.Second || left > 10*time.Second {
@@ -69,13 +70,13 @@ func TestHandOff(t *testing.T) {
 	waits := 0
 	req := request("k")
 	req.OnWait = func(e *backend.LockedError) { waits++ }
-	ch := queue(t, t.Context(), b2, req)
+	ch := queue(t.Context(), t, b2, req)
 	must(t, g.Release(t.Context()))
 	g2 := get(t, ch)
 	if g2.Token() <= g.Token() {
 		t.Errorf("token %d after %d", g2.Token(), g.Token())
 	}
-	if left := time.Until(g2.Until()); left > claim || left < claim*2/3 {
+	if left := time.Until(g2.Until()); left > protocol.ProvisionalTTL || left < protocol.ProvisionalTTL*2/3 {
 		t.Errorf("a pushed grant lasts %v", left)
 	}
 	if waits != 1 {
@@ -94,7 +95,7 @@ func TestExpiryWithoutRelease(t *testing.T) {
 	req := request("k")
 	req.TTL = 2 * time.Second // the waiter is in the queue by then
 	g := take(t, b, req)
-	ch := queue(t, t.Context(), b2, request("k"))
+	ch := queue(t.Context(), t, b2, request("k"))
 	g2 := get(t, ch)
 	if late := time.Since(g.Until()); late > 5*time.Second || late < 0 { // TestNextPoll has the instant
 		t.Errorf("granted %v after the expiry", late)
@@ -118,7 +119,7 @@ func TestBreak(t *testing.T) {
 	req := request("k")
 	req.OnLost = func(err error) { lost <- err }
 	g := take(t, b, req)
-	ch := queue(t, t.Context(), b, request("k"))
+	ch := queue(t.Context(), t, b, request("k"))
 	h, err := b2.Break(t.Context(), "k")
 	must(t, err)
 	if h == nil || h.Owner != req.Owner || h.Token != g.Token() || h.Left <= 0 {
@@ -130,7 +131,7 @@ func TestBreak(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("the holder was not told")
+		t.Fatal("OnLost of the holder was not called")
 	}
 	g2 := get(t, ch)
 	if g2.Token() <= g.Token() {
@@ -147,16 +148,16 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// Tokens and places in the queue are times, from which Inspect tells ages; a ticket
-// that is ahead of the clock tells nothing.
+// Inspect derives ages from tokens and scores, which are times of the server's clock. A
+// time ahead of the clock gives no age.
 func TestAges(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
-	k := b.keys("k")
+	k := b.proc.Keys("k")
 	begun := time.Now()
 	g := take(t, b, request("k"))
 	ctx, cancel := context.WithCancel(t.Context())
-	ch := queue(t, ctx, b, request("k"))
+	ch := queue(ctx, t, b, request("k"))
 	inspect := func() (holder, waiter time.Duration) {
 		in, err := b.Inspect(t.Context(), "k")
 		must(t, err)
@@ -169,14 +170,14 @@ func TestAges(t *testing.T) {
 		t.Errorf("ages of holder and waiter: %v and %v, then %v and %v", h1, w1, h2, w2)
 	}
 	future := time.Now().Add(time.Hour).UnixMicro()
-	must(t, b.rdb.Set(t.Context(), k.fence, future, 0).Err())
-	m := b.rdb.ZRange(t.Context(), k.queue, 0, 0).Val()[0]
-	must(t, b.rdb.ZAdd(t.Context(), k.queue, redis.Z{Score: float64(future), Member: m}).Err())
+	must(t, b.srv.Client.Set(t.Context(), k.Fence, future, 0).Err())
+	m := b.srv.Client.ZRange(t.Context(), k.Queue, 0, 0).Val()[0]
+	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(future), Member: m}).Err())
 	if h, w := inspect(); h != 0 || w != 0 {
 		t.Errorf("ages by tickets of the future: %v and %v", h, w)
 	}
 	cancel()
 	<-ch
-	must(t, b.rdb.Del(t.Context(), k.queue).Err())
+	must(t, b.srv.Client.Del(t.Context(), k.Queue).Err())
 	must(t, g.Release(t.Context()))
 }

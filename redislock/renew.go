@@ -4,96 +4,86 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
 var _ backend.BatchRenewer = (*Backend)(nil)
 
-// RenewBatch is one round trip: the renewals of all, each a script of its own, with
-// one WAIT at the end where replicas have to acknowledge. In a cluster it is
-// unsupported: the answers of all would be awaited, and those of a dead node delay
-// what others hold.
+var errOtherBackend = fmt.Errorf("%w grant: of another backend", backend.ErrInvalid)
+
+// RenewBatch sends the renewals in one round trip: a script each, and one WAIT with
+// WithWaitReplicas. A cluster does not support it: the batch would wait for all nodes,
+// and a dead node would delay the renewals on the others.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
-	if b.cluster != nil {
-		return same(len(renewals), fmt.Errorf("redis cluster: renewing many at once: %w", errors.ErrUnsupported))
+	if b.srv.Cluster != nil {
+		return slices.Repeat([]error{fmt.Errorf("redis cluster: renewing many at once: %w", errors.ErrUnsupported)}, len(renewals))
 	}
-	answers, err := b.detachedAny(ctx, func() (any, error) { return b.renewAll(ctx, renewals), nil })
+	v, err := b.srv.Detached(ctx, func() (any, error) { return b.renewAll(ctx, renewals), nil })
 	if err != nil {
-		return same(len(renewals), err)
+		return slices.Repeat([]error{err}, len(renewals))
 	}
 	errs := make([]error, len(renewals))
-	for i, a := range answers.([]renewal) {
-		if errs[i] = a.err; a.err == nil {
-			errs[i] = renewals[i].Grant.(*grant).renewed(a.reply, a.got, renewals[i].TTL)
+	for i, r := range v.([]renewalResult) {
+		if errs[i] = r.err; r.err == nil {
+			errs[i] = renewals[i].Grant.(*grant).renewed(r.reply, r.replicas, renewals[i].TTL)
 		}
 	}
 	return errs
 }
 
-func same(n int, err error) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
+type renewalResult struct {
+	evalResult
+	err error
 }
 
-// renewal is what came of one.
-type renewal struct {
-	reply reply
-	got   int // replicas that have it
-	err   error
-}
-
-var errForeignGrant = fmt.Errorf("%w grant: of another backend", backend.ErrInvalid)
-
-func (b *Backend) renewAll(ctx context.Context, renewals []backend.Renewal) []renewal {
-	answers := make([]renewal, len(renewals))
+func (b *Backend) renewAll(ctx context.Context, renewals []backend.Renewal) []renewalResult {
+	results := make([]renewalResult, len(renewals))
 	var todo []int
 	for i, r := range renewals {
 		if g, ok := r.Grant.(*grant); ok && g.a.b == b {
 			todo = append(todo, i)
 		} else {
-			answers[i].err = errForeignGrant
+			results[i].err = errOtherBackend
 		}
 	}
 	for bySource := false; len(todo) > 0; bySource = true {
-		p := b.rdb.Pipeline()
-		cmds := make([]once, len(todo))
+		p := b.srv.Client.Pipeline()
+		cmds := make([]protocol.Once, len(todo))
 		for j, i := range todo {
-			names, args := renewals[i].Grant.(*grant).renewal(renewals[i].TTL, "0")
-			// by source only the first: it loads the script for the others
-			cmds[j] = evalCmd(ctx, renewScript, bySource && j == 0, names, args)
-			_ = p.Process(ctx, cmds[j]) // queued; errors come with Exec
+			keys, args := renewals[i].Grant.(*grant).renewal(renewals[i].TTL, "0")
+			cmds[j] = protocol.Renew.Command(ctx, bySource && j == 0, keys, args) // the first loads the script
+			_ = p.Process(ctx, cmds[j])                                           // only queues
 		}
-		w := once{redis.NewCmd(ctx, "wait", b.opt.replicas, b.opt.replicaTimeout.Milliseconds())}
+		wait := b.waitCommand(ctx)
 		if b.opt.replicas > 0 {
-			_ = p.Process(ctx, w)
+			_ = p.Process(ctx, wait)
 		}
 		sent := time.Now()
-		_, _ = p.Exec(ctx) // each command has its error
-		got, _ := w.Val().(int64)
+		_, _ = p.Exec(ctx) // each command has its own error
 		var again []int
 		for j, i := range todo {
-			a, err := &answers[i], cmds[j].Err()
+			r, err := &results[i], cmds[j].Err()
 			switch {
 			case !bySource && redis.HasErrorPrefix(err, "NOSCRIPT"):
 				again = append(again, i)
 			case err != nil:
-				a.err = classify(err)
+				r.err = server.Classify(err)
 			default:
-				a.reply, a.err = parseReply(cmds[j].Val(), sent)
-				a.got = int(got)
-				if a.err == nil && a.reply.status == yes && w.Err() != nil {
-					a.err = backend.Uncertain(failure(w.Err()))
+				r.reply, r.err = protocol.ParseReply(cmds[j].Val(), sent)
+				r.replicas = acknowledged(wait)
+				if r.err == nil && r.reply.Status == protocol.Yes && wait.Err() != nil {
+					r.err = backend.Uncertain(server.Failure(wait.Err()))
 				}
 			}
 		}
 		todo = again
 	}
-	return answers
+	return results
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func takeMany(t testing.TB, b *Backend, n int) []backend.Grant {
@@ -30,7 +31,7 @@ func batchOf(ttl time.Duration, held ...backend.Grant) (all []backend.Renewal) {
 	return all
 }
 
-// pipelines counts those that a client sends, and what is in them.
+// pipelines counts the pipelines of a client, and their commands.
 type pipelines struct {
 	redis.Hook
 	mu    sync.Mutex
@@ -57,7 +58,7 @@ func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// Each grant has its own answer, in one round trip.
+// Each grant of a batch has its own reply, in one round trip.
 func TestRenewBatch(t *testing.T) {
 	addr := private(t)
 	own, c := client(t, addr), client(t, addr)
@@ -122,12 +123,11 @@ func TestRenewBatch(t *testing.T) {
 	}
 }
 
-// A batch whose replies are lost is uncertain, as each of its renewals would be, and
-// moves no Until.
+// A batch without replies is ErrUncertain for each renewal, and moves no Until.
 func TestRenewBatchWithoutAnswer(t *testing.T) {
-	px := newProxy(t, server(t))
+	px := newProxy(t, sharedServer(t))
 	p := newPrefix()
-	b := openURL(t, "redis://"+px.addr+"?prefix="+p)
+	b := openURL(t, "redis://"+px.Addr+"?prefix="+p)
 	held := takeMany(t, b, 20)
 	var untils []time.Time
 	for _, g := range held {
@@ -147,17 +147,17 @@ func TestRenewBatchWithoutAnswer(t *testing.T) {
 			t.Errorf("%s: %d errors", what, len(errs))
 		}
 	}
-	px.next(renewScript, drop)
+	px.Next(protocol.Renew, drop)
 	unanswered("a dropped reply", b.RenewBatch(t.Context(), batchOf(time.Minute, held...)), nil)
-	px.next(renewScript, never)
+	px.Next(protocol.Renew, never)
 	unanswered("a cut connection", b.RenewBatch(t.Context(), batchOf(time.Minute, held...)), nil)
 
 	arrived, deliver := make(chan bool), make(chan bool)
-	px.set(onScript(renewScript, func() action { px.set(nil); close(arrived); <-deliver; return pass }))
+	px.Set(onScript(protocol.Renew, func() action { px.Set(nil); close(arrived); <-deliver; return pass }))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
 	unanswered("a hung server", b.RenewBatch(ctx, batchOf(time.Hour, held...)), context.Canceled)
-	c := client(t, server(t))
+	c := client(t, sharedServer(t))
 	close(deliver)
 	eventually(t, "it was executed", func() bool { return c.PTTL(t.Context(), p+":k19").Val() > 30*time.Minute })
 	for i, g := range held {
@@ -172,7 +172,7 @@ func TestRenewBatchWithoutAnswer(t *testing.T) {
 	}
 }
 
-// One WAIT stands for all of a batch.
+// A batch has one WAIT.
 func TestRenewBatchWaitsForReplicas(t *testing.T) {
 	master, replica := replicated(t)
 	own := client(t, master)
@@ -215,12 +215,12 @@ func TestRenewBatchWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// What was sent before the last renewal moves nothing.
+// The reply to a request that was sent before the last renewal moves no Until.
 func TestLateAnswer(t *testing.T) {
 	g := &grant{a: &attempt{b: &Backend{}}}
 	now := time.Now()
-	must(t, g.renewed(reply{status: yes, sent: now}, 0, time.Minute))
-	must(t, g.renewed(reply{status: yes, sent: now.Add(-time.Second)}, 0, time.Second))
+	must(t, g.renewed(protocol.Reply{Status: protocol.Yes, Sent: now}, 0, time.Minute))
+	must(t, g.renewed(protocol.Reply{Status: protocol.Yes, Sent: now.Add(-time.Second)}, 0, time.Second))
 	if until := g.Until(); !until.Equal(now.Add(time.Minute)) {
 		t.Errorf("certain for %v, want a minute", until.Sub(now))
 	}

@@ -2,55 +2,52 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
-// followSentinels listens, until Close, to what each sentinel says of the master. The
-// client library does so too, for the connections of its pool, and leaves a
-// subscription where it is: at a server that hangs, or that is master no more and
-// learns of it ten seconds later. All are listened to because the library asks any
-// one of them for the master, and one knows of a failover before another.
+// followSentinels subscribes to the changes of the master on every sentinel, until
+// Close. go-redis closes pooled connections to an old master, but leaves a subscription
+// there: on a server that hangs, or that learns only 10 s later that it was demoted. It
+// uses every sentinel, because go-redis may ask any of them for the master, and they
+// learn of a failover at different times.
 func (b *Backend) followSentinels(sentinels []*redis.Options, master string) {
 	for _, o := range sentinels {
-		if !b.enter() {
-			return
-		}
-		go func() {
-			defer b.wg.Done()
+		b.srv.Go(func() {
 			known := ""
-			for backoff := 100 * time.Millisecond; b.life.Err() == nil; backoff = min(2*backoff, 30*time.Second) {
+			for backoff := 100 * time.Millisecond; b.srv.Life.Err() == nil; backoff = min(2*backoff, 30*time.Second) {
 				if b.followSentinel(redis.NewSentinelClient(o), master, &known) {
 					backoff = 100 * time.Millisecond
 				}
-				sleep(b.life, backoff)
+				server.Sleep(b.srv.Life, backoff)
 			}
-		}()
+		})
 	}
 }
 
-// followSentinel returns when its connection fails, and whether there was one. known
-// is the master's address.
-func (b *Backend) followSentinel(c *redis.SentinelClient, master string, known *string) (heard bool) {
+// followSentinel follows one sentinel until its connection fails. It reports whether the
+// connection worked. known is the address of the master.
+func (b *Backend) followSentinel(c *redis.SentinelClient, master string, known *string) (connected bool) {
 	defer c.Close()
-	ps := c.Subscribe(b.life, "+switch-master")
+	ps := c.Subscribe(b.srv.Life, "+switch-master")
 	defer ps.Close()
-	defer context.AfterFunc(b.life, func() { _ = ps.Close() })()
+	defer context.AfterFunc(b.srv.Life, func() { _ = ps.Close() })()
 	for {
-		m, err := ps.Receive(b.life)
+		m, err := ps.Receive(b.srv.Life)
 		if err != nil {
-			return heard
+			return connected
 		}
-		heard = true
+		connected = true
 		var addr []string
 		switch m := m.(type) {
-		case *redis.Subscription: // what happened before is asked for, what happens now is told
-			if addr, err = c.GetMasterAddrByName(b.life, master).Result(); err != nil {
-				return heard
+		case *redis.Subscription: // the master may have changed before
+			if addr, err = c.GetMasterAddrByName(b.srv.Life, master).Result(); err != nil {
+				return connected
 			}
 		case *redis.Message: // name, old address and port, new address and port
 			if f := strings.Fields(m.Payload); len(f) == 5 && f[0] == master {
@@ -62,18 +59,13 @@ func (b *Backend) followSentinel(c *redis.SentinelClient, master string, known *
 		}
 		now := net.JoinHostPort(addr[0], addr[1])
 		if *known != "" && now != *known {
-			b.subs.moved()
+			b.subs.mu.Lock()
+			l := b.subs.listeners[nil]
+			b.subs.mu.Unlock()
+			if l != nil {
+				b.subs.lost(l, errNewMaster)
+			}
 		}
 		*known = now
-	}
-}
-
-// moved has everything subscribed anew, at the server that is master now.
-func (s *subscriptions) moved() {
-	s.mu.Lock()
-	l := s.listeners[nil]
-	s.mu.Unlock()
-	if l != nil {
-		s.lost(l, errors.New("redis: another server is master"))
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Many goroutines of several clients, some of which are dropped, with random
-// cancels: never two inside, tokens rise, nothing is left behind.
+// Many goroutines of several clients, some of which are closed, with random cancellations:
+// at most one holder, tokens rise, nothing remains.
 func TestTorture(t *testing.T) {
 	p := newPrefix()
 	d := 2 * time.Second
@@ -24,7 +24,7 @@ func TestTorture(t *testing.T) {
 	var mu sync.Mutex
 	var inside backend.Grant
 	var last uint64
-	// Nobody renews, and a grant that ran out counts for nothing.
+	// No lease is renewed, and an expired grant does not count.
 	enter := func(g backend.Grant) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -91,14 +91,14 @@ func TestTorture(t *testing.T) {
 		}
 		wg.Go(func() { // polls that cross with pushes
 			for time.Now().Before(stop) {
-				b.pollNow(b.processChannel())
+				b.subs.pollNow(b.proc.Channel())
 				time.Sleep(rand.N(2 * time.Millisecond)) // the rate, not a synchronisation
 			}
 		})
 	}
 	// two clients that go away in the middle, with what they hold and wait for
 	for i := range 2 {
-		c := redis.NewClient(&redis.Options{Addr: server(t)})
+		c := redis.NewClient(&redis.Options{Addr: sharedServer(t)})
 		b, err := New(c, WithPrefix(p))
 		must(t, err)
 		var of sync.WaitGroup
@@ -114,7 +114,7 @@ func TestTorture(t *testing.T) {
 	}
 	wg.Wait()
 	b := newBackend(t, p)
-	eventually(t, "nobody holds or waits", func() bool {
+	eventually(t, "the lock has no holder and no waiter", func() bool {
 		in, err := b.Inspect(t.Context(), "k")
 		must(t, err)
 		return in.Holder == nil && len(in.Waiters) == 0

@@ -11,7 +11,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// replicated starts a master and a replica that is in step with it.
+// replicated starts a master and a replica that has its data.
 func replicated(t testing.TB) (master, replica string) {
 	t.Helper()
 	master = private(t, "--repl-diskless-sync-delay", "0")
@@ -28,7 +28,7 @@ func replicated(t testing.TB) (master, replica string) {
 	return master, replica
 }
 
-// detach ends the replication, and returns when the master knows it.
+// detach ends the replication, and returns when the master has noticed.
 func detach(t *testing.T, master, replica string) {
 	t.Helper()
 	must(t, client(t, replica).ReplicaOf(t.Context(), "no", "one").Err())
@@ -37,12 +37,12 @@ func detach(t *testing.T, master, replica string) {
 	})
 }
 
-// What is reported as granted or renewed is at the replica, also what was handed over.
+// A grant, a renewal and a hand-off are on the replica when they are reported.
 func TestWaitReplicas(t *testing.T) {
 	master, replica := replicated(t)
 	c, m := client(t, replica), client(t, master)
 	b := openURL(t, "redis://"+master+"?wait_replicas=1&wait_timeout=2s")
-	must(t, b.rdb.ScriptFlush(t.Context()).Err())
+	must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
 	r := request("k")
 	g := take(t, b, r)
 	if v := c.Get(t.Context(), "lock:k").Val(); !strings.HasPrefix(v, r.Owner) {
@@ -58,7 +58,7 @@ func TestWaitReplicas(t *testing.T) {
 		t.Error("a renewal wrote nothing that WAIT could wait for")
 	}
 	r = request("k")
-	ch := queue(t, t.Context(), b, r)
+	ch := queue(t.Context(), t, b, r)
 	must(t, g.Release(t.Context()))
 	g = get(t, ch)
 	if v := c.Get(t.Context(), "lock:k").Val(); !strings.HasPrefix(v, r.Owner) {
@@ -70,8 +70,8 @@ func TestWaitReplicas(t *testing.T) {
 	must(t, g.Release(t.Context()))
 }
 
-// Too few replicas fail an acquire, a hand-off and a renewal, and the error says
-// how many there were.
+// With too few replicas an acquire, a hand-off and a renewal fail, and the error has their
+// number.
 func TestWaitShortfall(t *testing.T) {
 	t.Parallel()
 	master, replica := replicated(t)
@@ -99,10 +99,10 @@ func TestWaitShortfall(t *testing.T) {
 	if g.Until() != until {
 		t.Error("a renewal without replicas moved Until")
 	}
-	ch, behind := queue(t, t.Context(), b, request("k")), queue(t, t.Context(), openURL(t, url+"0"), request("k"))
+	ch, behind := queue(t.Context(), t, b, request("k")), queue(t.Context(), t, openURL(t, url+"0"), request("k"))
 	must(t, g.Release(t.Context()))
 	a := <-ch
-	short("hand-off", a.err, false, "0 of 1")
+	short("hand-off", a.Err, false, "0 of 1")
 	must(t, get(t, behind).Release(t.Context())) // it went on to the next
 	_, err = b.TryAcquire(t.Context(), request("k"))
 	short("acquire", err, false, "0 of 1")
@@ -111,15 +111,15 @@ func TestWaitShortfall(t *testing.T) {
 	}
 }
 
-// The script and its WAIT travel together.
+// A script and its WAIT are one round trip.
 func TestWaitIsOneRoundTrip(t *testing.T) {
 	master, _ := replicated(t)
 	px := newProxy(t, master)
-	b, direct := openURL(t, "redis://"+px.addr+"?wait_replicas=1&wait_timeout=2s"), openURL(t, "redis://"+master)
+	b, direct := openURL(t, "redis://"+px.Addr+"?wait_replicas=1&wait_timeout=2s"), openURL(t, "redis://"+master)
 	c := client(t, master)
 	must(t, take(t, b, request("k")).Release(t.Context())) // connect
 	var sent, together atomic.Int32
-	px.set(func(p []byte) action {
+	px.Set(func(p []byte) action {
 		sent.Add(1)
 		if bytes.Contains(p, []byte("evalsha")) && bytes.Contains(p, []byte("\r\nwait\r\n")) {
 			together.Add(1)
@@ -149,7 +149,7 @@ func TestWaitIsOneRoundTrip(t *testing.T) {
 	r.OnWait = func(*backend.LockedError) { close(waiting) }
 	go func() {
 		g, err := b.Acquire(context.Background(), r)
-		ch <- acquired{g, err}
+		ch <- acquired{Grant: g, Err: err}
 	}()
 	<-waiting
 	want("queue", 1, 1)

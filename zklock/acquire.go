@@ -3,123 +3,119 @@ package zklock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/interlock-go/lock/backend"
 )
 
-// TryAcquire makes one attempt: one round trip if the key is free. It does not
-// overtake, since it stands in the queue like everybody else, and leaves the
-// queue at once if it is not the first. A key that was found held is looked at
-// before the next attempt, in two round trips, so that trying again and again
-// writes nothing.
+// TryAcquire makes one attempt: one round trip if the key is free. The attempt enters
+// the queue, so it does not overtake waiters, and leaves it if it is not the first. If
+// the key was held the last time, TryAcquire first reads the queue, so repeated
+// attempts write nothing.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	return b.acquire(ctx, req, func(ctx context.Context, a *attempt) (*grant, error) {
+		g, err := a.try(ctx)
+		for r := (retries{}); g == nil && ctx.Err() == nil && r.allow(err); {
+			g, err = a.try(ctx)
+		}
+		return g, err
+	})
+}
+
+// Acquire takes the key. It waits in the queue until the attempt is the first.
+func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	return b.acquire(ctx, req, func(ctx context.Context, a *attempt) (*grant, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(b.life, func() { cancel(backend.ErrClosed) })()
+		w := &waiter{a: a}
+		return w.run(ctx)
+	})
+}
+
+// acquire registers the attempt and runs f for it. An attempt that was sent twice gets
+// the same grant.
+func (b *Backend) acquire(ctx context.Context, req backend.Request, f func(context.Context, *attempt) (*grant, error)) (backend.Grant, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, backend.NotExecuted(err)
 	}
-	a := b.begin(req)
+	a := b.register(req)
 	if err := a.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer a.unlock()
-	if g := a.again(); g != nil {
+	if g := a.granted.Load(); g != nil && a.s != nil && a.s.endErr() == nil && a.path != "" {
 		return g, nil
 	}
-	g, err := a.try(ctx)
-	for r := (retries{}); g == nil && ctx.Err() == nil && r.again(err); {
-		g, err = a.try(ctx)
+	g, err := f(ctx, a)
+	if g == nil {
+		return nil, a.failed(ctx, err)
 	}
-	if g != nil {
-		return g, nil
-	}
-	return nil, a.result(ctx, err)
+	return g, nil
 }
 
-// retries counts what an attempt that does not wait yet has gone on after.
-type retries struct{ connections, sessions int }
-
-// again tells whether to go on at once: a connection that breaks is replaced in no
-// time, mostly, and so is a session that ended while its process, or the service,
-// stood still.
-func (r *retries) again(err error) bool {
-	const most = 2 // of each
-	switch {
-	case lostConnection(err):
-		r.connections++
-		return r.connections <= most
-	case sessionGone(err) && !errors.As(err, &notOpened{}):
-		r.sessions++
-		return r.sessions <= most
-	}
-	return false
-}
-
-// again is the grant of an attempt that is sent twice.
-func (a *attempt) again() backend.Grant {
-	if a.g != nil && a.s != nil && a.s.ended() == nil && a.path != "" {
-		return &grant{a: a, s: a.g.s, path: a.g.path, token: a.g.token, until: a.g.Until(), same: a.g}
-	}
-	return nil
-}
-
-// result is the error of an attempt that has ended without a grant.
-func (a *attempt) result(ctx context.Context, err error) error {
+// failed classifies the error of an attempt that ended without a grant.
+func (a *attempt) failed(ctx context.Context, err error) error {
 	if end := ctx.Err(); end != nil && !errors.Is(err, end) {
 		err = errors.Join(end, err)
 	}
-	if a.nothing() {
-		a.gone()
-		return err
+	if a.nothingRemains() {
+		a.forget()
+		return backend.NotExecuted(err)
 	}
 	if a.b.life.Err() != nil {
 		err = errors.Join(backend.ErrClosed, err)
 	}
-	if !isUncertain(err) {
-		err = backend.Uncertain(err)
+	if errors.Is(err, backend.ErrUncertain) {
+		return err
 	}
-	return err
+	return backend.Uncertain(err)
 }
 
-func (a *attempt) try(ctx context.Context) (backend.Grant, error) {
-	start := time.Now()
-	if err := a.ready(ctx); err != nil {
-		return nil, err
+// retries counts the failures of an attempt that is not in the queue.
+type retries struct{ connections, sessions int }
+
+// allow reports whether to try again at once, up to twice for each cause. The library
+// mostly replaces a lost connection at once. A session may have ended because its
+// process, or the service, paused.
+func (r *retries) allow(err error) bool {
+	switch {
+	case errors.As(err, &notOpened{}):
+		return false
+	case connectionLost(err):
+		r.connections++
+	case sessionEnded(err):
+		r.sessions++
+	default:
+		return false
 	}
-	if err := a.find(ctx); err != nil { // what this attempt sent before
+	return r.connections <= 2 && r.sessions <= 2
+}
+
+// try makes one attempt without waiting.
+func (a *attempt) try(ctx context.Context) (*grant, error) {
+	start := time.Now()
+	if err := a.prepare(ctx); err != nil {
 		return nil, err
 	}
 	alone := false
 	if a.path == "" {
 		if a.b.wasHeld(a.req.Key) {
-			// A server may lag behind what others were told: of a release, for one.
-			if err := a.b.sync(ctx, a.s); err != nil {
+			if err := a.checkFree(ctx); err != nil {
 				return nil, err
-			}
-			q, _, err := a.look(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if len(q) > 0 {
-				return nil, a.describe(ctx, q)
 			}
 		}
 		var err error
-		if alone, err = a.enter(ctx); err != nil {
+		if alone, err = a.enqueue(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if !alone {
-		q, i, err := a.look(ctx)
-		switch {
-		case err != nil:
+		q, i, err := a.position(ctx)
+		if err != nil {
 			return nil, err
-		case i < 0:
-			a.path = ""
-			return nil, fmt.Errorf("zookeeper: node %.200q: its child was deleted by somebody", a.dir)
-		case i > 0:
+		}
+		if i > 0 {
 			a.b.setHeld(a.req.Key, true)
 			return nil, a.withdraw(ctx, q)
 		}
@@ -128,72 +124,64 @@ func (a *attempt) try(ctx context.Context) (backend.Grant, error) {
 	return a.grant(start, nil), nil
 }
 
-// withdraw leaves the queue, and says who holds the key meanwhile.
+// prepare waits for the session, briefly for its connection, and finds out what became
+// of earlier requests of the attempt.
+func (a *attempt) prepare(ctx context.Context) error {
+	if err := a.joinSession(ctx); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, min(max(a.req.TTL/3, 250*time.Millisecond), a.b.opt.openTimeout))
+	defer cancel()
+	if err := a.s.awaitConnection(within); err != nil {
+		return err
+	}
+	return a.resolveCreate(ctx)
+}
+
+// checkFree returns a LockedError if the queue is not empty.
+func (a *attempt) checkFree(ctx context.Context) error {
+	if err := a.s.sync(ctx); err != nil { // the server may not know yet of a release
+		return err
+	}
+	names, err := a.s.children(ctx, a.dir)
+	if err != nil {
+		return err
+	}
+	if q := queue(names); len(q) > 0 {
+		return a.lockedError(ctx, q)
+	}
+	return nil
+}
+
+// withdraw leaves the queue q. It reads the holder at the same time.
 func (a *attempt) withdraw(ctx context.Context, q []child) error {
-	said := make(chan *backend.LockedError, 1)
-	go func() { said <- a.describe(ctx, q) }()
-	err := deleteNode(ctx, a.s, a.path)
-	locked := <-said
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	read := make(chan *backend.LockedError, 1)
+	go func() { read <- a.lockedError(ctx, q) }()
+	err := a.s.deleteIfExists(ctx, a.path)
+	locked := <-read
+	if err != nil {
 		return errors.Join(err, locked)
 	}
 	a.path = ""
 	return locked
 }
 
-// ready waits for a session, and a little while for its connection.
-func (a *attempt) ready(ctx context.Context) error {
-	if err := a.join(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(max(a.req.TTL/3, 250*time.Millisecond), a.b.opt.wait))
-	defer cancel()
-	return a.s.await(ctx)
-}
+const maxHeld = 4096
 
-const mostHeld = 4096
-
-// wasHeld tells whether a key was found held when it was last looked at.
+// wasHeld reports whether a key was held when TryAcquire last looked.
 func (b *Backend) wasHeld(key string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, held := b.held[key]
-	return held
+	return b.held[key]
 }
 
 func (b *Backend) setHeld(key string, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !held {
-		delete(b.held, key)
-		return
+	if len(b.held) >= maxHeld {
+		clear(b.held) // costs one write for each key that is tried again
 	}
-	if len(b.held) >= mostHeld {
-		clear(b.held) // harmless: those forgotten are tried before they are looked at
+	if delete(b.held, key); held {
+		b.held[key] = true
 	}
-	b.held[key] = struct{}{}
-}
-
-// Acquire takes the key, waiting in the queue for its turn.
-func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	a := b.begin(req)
-	if err := a.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer a.unlock()
-	if g := a.again(); g != nil {
-		return g, nil
-	}
-	bound, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(b.life, func() { cancel(backend.ErrClosed) })()
-	w := &wait{a: a}
-	g, err := w.run(bound)
-	if g != nil {
-		return g, nil
-	}
-	return nil, a.result(ctx, err)
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -12,34 +15,39 @@ import (
 )
 
 // attempt is one request for a key, from its first step until it is certain that
-// nothing of it remains. Its fields belong to whoever runs it: Acquire or
-// TryAcquire, then the grant or Abandon.
+// nothing of it remains at the server. Its fields belong to the owner of busy.
 type attempt struct {
 	b   *Backend
 	req backend.Request
 	dir string // the lock's node
 
-	turn chan struct{} // one at a time: Abandon may be called while a request is left behind
+	// busy has capacity 1 and is full while a call works on the attempt: Abandon may be
+	// called while an earlier call has not returned.
+	busy chan struct{}
 
-	s     *session // in which path was created, with a use of it counted
-	path  string   // own node, "" if there is none or it is not known
+	s     *session // in which path was created; retained
+	path  string   // its node, "" if there is none or it is not known
 	token uint64
-	// unsure: a request to create was not answered, so that there may be a node that
-	// path does not name. left is closed when that request can no longer be sent.
-	unsure bool
-	left   <-chan struct{}
-	g      *grant
+	// createUnknown: a request to create was not answered, so there may be a node that
+	// path does not name. pending, if not nil, is closed when the library can no longer
+	// send that request.
+	createUnknown bool
+	pending       <-chan struct{}
 
-	guarded string // the path of a grant; under Backend.mu
+	granted atomic.Pointer[grant]
 }
 
-// begin registers an attempt. Sent twice, it is the same.
-func (b *Backend) begin(req backend.Request) *attempt {
+func (b *Backend) newAttempt(req backend.Request) *attempt {
+	return &attempt{b: b, req: req, dir: b.lockNode(req.Key), busy: make(chan struct{}, 1)}
+}
+
+// register returns the attempt of an owner id, a new one if there is none.
+func (b *Backend) register(req backend.Request) *attempt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.attempts[req.Owner]
 	if a == nil {
-		a = &attempt{b: b, req: req, dir: b.node(req.Key), turn: make(chan struct{}, 1)}
+		a = b.newAttempt(req)
 		b.attempts[req.Owner] = a
 	}
 	return a
@@ -51,28 +59,28 @@ func (b *Backend) attempt(owner string) *attempt {
 	return b.attempts[owner]
 }
 
-// lock waits for those who work on the attempt. If there is nobody it does not look
-// at ctx: who has begun an attempt must be able to forget it.
+// lock waits for other calls that work on the attempt. If there are none it ignores
+// ctx: the call that registered an attempt must be able to forget it.
 func (a *attempt) lock(ctx context.Context) error {
 	select {
-	case a.turn <- struct{}{}:
+	case a.busy <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case a.turn <- struct{}{}:
+	case a.busy <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (a *attempt) unlock() { <-a.turn }
+func (a *attempt) unlock() { <-a.busy }
 
-// gone forgets the attempt: nothing of it remains.
-func (a *attempt) gone() {
-	a.path, a.unsure, a.left = "", false, nil
-	a.leave()
+// forget unregisters the attempt, of which nothing remains.
+func (a *attempt) forget() {
+	a.clearNode()
+	a.leaveSession()
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
 	if a.b.attempts[a.req.Owner] == a {
@@ -80,21 +88,24 @@ func (a *attempt) gone() {
 	}
 }
 
-// join gives the attempt a session that lives. What it had in an earlier one has
-// gone with that if the server has ended it.
-func (a *attempt) join(ctx context.Context) error {
+// clearNode notes that the attempt certainly has no node.
+func (a *attempt) clearNode() { a.path, a.createUnknown, a.pending = "", false, nil }
+
+// joinSession gives the attempt an open session. A node of a session that the server
+// ended is gone. A node of a session that the driver gave up may still exist.
+func (a *attempt) joinSession(ctx context.Context) error {
 	if a.s != nil {
-		err := a.s.ended()
+		err := a.s.endErr()
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, errSessionOver) && (a.b.own || !a.unsure):
-			a.path, a.unsure, a.left = "", false, nil
-		case errors.Is(err, errSessionOver): // a caller's connection may have sent the request in the next session
+		case errors.Is(err, errSessionExpired) && (a.b.own || !a.createUnknown):
+			a.clearNode()
+		case errors.Is(err, errSessionExpired): // a caller's connection may have sent the request in the next session
 		case a.path != "":
-			a.path, a.unsure = "", true
+			a.path, a.createUnknown = "", true
 		}
-		a.leave()
+		a.leaveSession()
 	}
 	s, err := a.b.session(ctx, a.req.TTL)
 	if err == nil {
@@ -103,251 +114,185 @@ func (a *attempt) join(ctx context.Context) error {
 	return err
 }
 
-func (a *attempt) leave() {
+func (a *attempt) leaveSession() {
 	if a.s != nil {
-		a.s.unuse()
+		a.s.release()
 		a.s = nil
 	}
 }
 
-// nothing tells whether it is certain that nothing of the attempt remains.
-func (a *attempt) nothing() bool {
-	return a.path == "" && !a.unsure || a.b.own && a.s != nil && errors.Is(a.s.ended(), errSessionOver)
+// nothingRemains reports whether it is certain that the server has no node of the
+// attempt, and will not create one.
+func (a *attempt) nothingRemains() bool {
+	return a.path == "" && !a.createUnknown || a.b.own && a.s != nil && errors.Is(a.s.endErr(), errSessionExpired)
 }
 
-// enter creates the attempt's node, at the end of the queue. alone: there is no
-// other child. One round trip, if the lock's node exists.
-func (a *attempt) enter(ctx context.Context) (alone bool, err error) {
+// enqueue creates the attempt's node at the end of the queue. alone: the lock's node has
+// no other child. It takes one round trip if the lock's node exists.
+func (a *attempt) enqueue(ctx context.Context) (alone bool, err error) {
 	s := a.s
 	create := func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		return c.Multi(
 			&zk.CreateRequest{Path: a.dir + "/" + a.req.Owner + "-", Data: []byte(a.req.Metadata), Acl: a.b.opt.acl, Flags: zk.FlagEphemeralSequential},
-			// changes nothing, and returns the node's state after the creation
+			// changes nothing, and returns the state of the lock's node after the creation
 			&zk.SetDataRequest{Path: a.dir, Version: -1},
 		)
 	}
 	for range 5 {
-		r, left, err := call(ctx, s, true, create)
-		if errors.Is(err, zk.ErrNoNode) { // the first use of the name, or the server has tidied up
-			if err := a.b.createNode(ctx, s, a.dir); err != nil {
+		r, pending, err := call(ctx, s, true, create)
+		if errors.Is(err, zk.ErrNoNode) { // first use of the key, or the server has deleted the empty container
+			if err := s.createNode(ctx, a.dir); err != nil {
 				return false, err
 			}
 			continue
 		}
 		if err == nil && (len(r) != 2 || r[1].Stat == nil || !strings.HasPrefix(r[0].String, a.dir+"/")) {
-			err = fmt.Errorf("zookeeper: unexpected answer to a multi: %+v", r)
+			err = fmt.Errorf("zookeeper: unexpected reply to a multi: %+v", r)
 		}
 		if err != nil {
 			if !answered(err) && !errors.As(err, &notSent{}) {
-				a.unsure, a.left = true, left
+				a.createUnknown, a.pending = true, pending
 			}
 			return false, explain(err, a.dir)
 		}
 		a.path, a.token = r[0].String, uint64(r[1].Stat.Mzxid)
 		return r[1].Stat.NumChildren == 1, nil
 	}
-	return false, fmt.Errorf("zookeeper: node %.200q: deleted again and again by somebody", a.dir)
+	return false, fmt.Errorf("zookeeper: node %.200q is deleted again and again", a.dir)
 }
 
-// createNode makes a lock's node. The server deletes it some time after the last
-// child has gone, if it knows containers (3.5.3).
-func (b *Backend) createNode(ctx context.Context, s *session, dir string) error {
-	_, _, err := call(ctx, s, true, func(c *zk.Conn) (string, error) {
-		return c.CreateContainer(dir, nil, zk.FlagContainer, b.opt.acl)
-	})
-	if err != nil && strings.HasPrefix(err.Error(), "unknown error: ") { // unimplemented
-		_, _, err = call(ctx, s, true, func(c *zk.Conn) (string, error) {
-			return c.Create(dir, nil, zk.FlagPersistent, b.opt.acl)
-		})
+// position returns the queue and the index of the attempt in it. It is an error if the
+// attempt's node was deleted.
+func (a *attempt) position(ctx context.Context) ([]child, int, error) {
+	names, err := a.s.children(ctx, a.dir)
+	if err != nil {
+		return nil, -1, err
 	}
-	switch {
-	case errors.Is(err, zk.ErrNodeExists):
-		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		if err := b.createBase(ctx, s); err != nil {
-			return err
-		}
-		return nil // the next attempt creates the rest
+	q := queue(names)
+	i := slices.IndexFunc(q, func(c child) bool { return c.node == path.Base(a.path) })
+	if i < 0 {
+		err = fmt.Errorf("zookeeper: node %.200q was deleted", a.path)
+		a.path = ""
 	}
-	return explain(err, dir)
+	return q, i, err
 }
 
-// look returns the queue, and the attempt's own place in it; less than 0 if it is
-// not there. An earlier node of the same attempt becomes its own.
-func (a *attempt) look(ctx context.Context) ([]child, int, error) {
-	nodes, _, err := call(ctx, a.s, false, func(c *zk.Conn) ([]string, error) {
-		nodes, _, err := c.Children(a.dir)
-		return nodes, err
-	})
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, -1, explain(err, a.dir)
-	}
-	q := queue(nodes)
-	return q, indexOf(q, base(a.path)), nil
-}
-
-// find settles what became of a request to create that was not answered.
-func (a *attempt) find(ctx context.Context) error {
-	if !a.unsure {
+// resolveCreate finds out whether a request to create that was not answered was
+// executed. It keeps one node, of this session, and deletes all others of the attempt.
+func (a *attempt) resolveCreate(ctx context.Context) error {
+	if !a.createUnknown {
 		return nil
 	}
-	if err := a.unsent(ctx); err != nil {
-		return err
-	}
-	mine, err := a.b.nodesOf(ctx, a.s, a.dir, a.req.Owner)
+	paths, err := a.findNodes(ctx)
 	if err != nil {
 		return err
 	}
 	known := ""
-	for _, node := range mine {
-		path := a.dir + "/" + node
-		stat, err := a.stat(ctx, path)
+	for _, path := range paths {
+		n, err := a.s.get(ctx, path)
 		switch {
 		case err != nil:
 			return err
-		case stat == nil:
-		case known == "" && stat.EphemeralOwner == a.s.conn.SessionID():
-			known, a.token = path, uint64(stat.Czxid)
-		default: // a second one, or that of a session that was given up
-			if err := deleteNode(ctx, a.s, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		case n.stat == nil:
+		case known == "" && n.stat.EphemeralOwner == a.s.conn.SessionID():
+			known, a.token = path, uint64(n.stat.Czxid)
+		default:
+			if err := a.s.deleteIfExists(ctx, path); err != nil {
 				return err
 			}
 		}
 	}
-	a.path, a.unsure, a.left = known, false, nil
+	a.clearNode()
+	a.path = known
 	return nil
 }
 
-// unsent waits until a request that was left behind cannot be sent any more.
-func (a *attempt) unsent(ctx context.Context) error {
-	if a.left == nil {
-		return nil
-	}
-	select {
-	case <-a.left:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// stat returns the state of a node, nil if there is none.
-func (a *attempt) stat(ctx context.Context, path string) (*zk.Stat, error) {
-	stat, _, err := call(ctx, a.s, false, func(c *zk.Conn) (*zk.Stat, error) {
-		ok, stat, err := c.Exists(path)
-		if !ok {
-			stat = nil
-		}
-		return stat, err
-	})
-	return stat, explain(err, path)
-}
-
-// nodesOf returns the nodes of an owner, in their order, as the leader knows them.
-func (b *Backend) nodesOf(ctx context.Context, s *session, dir, owner string) ([]string, error) {
-	nodes, _, err := call(ctx, s, false, func(c *zk.Conn) ([]string, error) {
-		if _, err := c.Sync(b.base); err != nil { // the server may lag behind what was executed
-			return nil, err
-		}
-		nodes, _, err := c.Children(dir)
-		return nodes, err
-	})
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, explain(err, dir)
-	}
-	var mine []string
-	for _, c := range queue(nodes) {
-		if c.owner == owner {
-			mine = append(mine, c.node)
+// findNodes returns the paths of all nodes of the attempt in the order of the queue. It
+// waits until no request of the attempt can create another one.
+func (a *attempt) findNodes(ctx context.Context) ([]string, error) {
+	if a.pending != nil {
+		select {
+		case <-a.pending:
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
-	return mine, nil
+	if err := a.s.sync(ctx); err != nil { // the server may not know yet what was executed
+		return nil, err
+	}
+	names, err := a.s.children(ctx, a.dir)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, c := range queue(names) {
+		if c.owner == a.req.Owner {
+			paths = append(paths, a.dir+"/"+c.node)
+		}
+	}
+	return paths, nil
 }
 
-func deleteNode(ctx context.Context, s *session, path string) error {
-	_, _, err := call(ctx, s, true, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.Delete(path, -1)
-	})
-	return changed(err, path)
-}
-
-// Abandon makes sure that nothing remains of an attempt.
+// Abandon deletes every node of an attempt.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	a := b.attempt(req.Owner)
-	if a == nil { // of an earlier life of this process, or already gone
-		a = &attempt{b: b, req: req, dir: b.node(req.Key), turn: make(chan struct{}, 1), unsure: !b.own}
+	if a == nil { // nothing remains, or the attempt is of an earlier process
+		a = b.newAttempt(req)
+		a.createUnknown = !b.own
 	}
 	if err := a.lock(ctx); err != nil {
 		return err
 	}
 	defer a.unlock()
-	if a.g != nil {
-		a.g.stop()
+	if g := a.granted.Load(); g != nil {
+		g.end(errReleased)
 	}
-	for range 3 {
-		if a.nothing() {
-			a.gone()
+	for range 4 {
+		if a.nothingRemains() {
+			a.forget()
 			return nil
 		}
-		if err := a.join(ctx); err != nil {
+		if err := a.joinSession(ctx); err != nil {
 			return err
 		}
-		err := a.clear(ctx)
-		if err == nil {
-			a.gone()
-		}
-		if !sessionGone(err) {
+		if err := a.deleteNodes(ctx); err != nil && !sessionEnded(err) {
 			return err
 		}
 	}
-	return errSessionOver
+	return errSessionExpired
 }
 
-// clear deletes every node of the attempt.
-func (a *attempt) clear(ctx context.Context) error {
-	paths := []string{a.path}
-	if a.unsure {
-		if err := a.unsent(ctx); err != nil {
+func (a *attempt) deleteNodes(ctx context.Context) (err error) {
+	var paths []string
+	if a.createUnknown {
+		if paths, err = a.findNodes(ctx); err != nil {
 			return err
 		}
-		mine, err := a.b.nodesOf(ctx, a.s, a.dir, a.req.Owner)
-		if err != nil {
-			return err
-		}
-		paths = paths[:0]
-		for _, node := range mine {
-			paths = append(paths, a.dir+"/"+node)
-		}
+	} else if a.path != "" {
+		paths = append(paths, a.path)
 	}
 	for _, path := range paths {
-		if path == "" {
-			continue
-		}
-		if err := deleteNode(ctx, a.s, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if err := a.s.deleteIfExists(ctx, path); err != nil {
 			return err
 		}
 	}
+	a.clearNode()
 	return nil
 }
 
-// describe is the refusal by those who are in front.
-func (a *attempt) describe(ctx context.Context, q []child) *backend.LockedError {
-	h := backend.Holder{}
-	h.Owner = q[0].owner
-	type node struct {
-		data []byte
-		stat *zk.Stat
-	}
-	n, _, err := call(ctx, a.s, false, func(c *zk.Conn) (node, error) {
-		data, stat, err := c.Get(a.dir + "/" + q[0].node)
-		return node{data, stat}, err
-	})
-	if err == nil {
-		h.Metadata, h.Token = metadata(n.data), uint64(n.stat.Czxid)
-	}
-	return &backend.LockedError{Holder: h}
+// lockedError returns the error of an attempt that found the queue q. What else is
+// known of the holder than its owner id costs a round trip.
+func (a *attempt) lockedError(ctx context.Context, q []child) *backend.LockedError {
+	n, _ := a.s.get(ctx, a.dir+"/"+q[0].node) // no stat after an error
+	return &backend.LockedError{Holder: newHolder(q[0].owner, n)}
 }
 
-func metadata(data []byte) string {
-	return strings.ToValidUTF8(string(data[:min(len(data), backend.MaxMetadata)]), "\uFFFD")
+// newHolder returns the owner of a node and what the node says of it, if it exists.
+func newHolder(owner string, n node) backend.Holder {
+	h := backend.Holder{Contender: backend.Contender{Owner: owner}}
+	if n.stat != nil {
+		h.Metadata = strings.ToValidUTF8(string(n.data[:min(len(n.data), backend.MaxMetadata)]), "\uFFFD")
+		h.Token = uint64(n.stat.Czxid)
+	}
+	return h
 }

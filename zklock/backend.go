@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,30 +12,28 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Backend is the ZooKeeper driver. Make one with New or lock.Open.
+// Backend is the ZooKeeper driver. New and lock.Open make one.
 type Backend struct {
 	opt         options
-	base        string // the node under which all locks stand
-	own         bool   // sessions are opened by us, closed by us
+	base        string   // the node below which all locks are
+	own         bool     // the driver opens and closes the sessions
+	given       *zk.Conn // the caller's, if not own
 	addrs       []string
 	dial        dialer
 	dialTimeout time.Duration
 	auth        []byte // user:password for digest, nil for none
 	limits      limits
 	caps        backend.Capabilities
-	closing     sync.WaitGroup // of sessions
+	closing     sync.WaitGroup // sessions that were not closed yet
 
 	life context.Context // ends with Close
 	stop context.CancelFunc
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below; taken before session.mu
 	closed   bool
-	sessions map[time.Duration]*session
-	opening  map[time.Duration]*opening
-	attempts map[string]*attempt // by owner: of which something may remain, and grants
-	held     map[string]struct{} // names that were found held: TryAcquire looks before it leaps
-
-	given *zk.Conn // the caller's, if not own
+	sessions map[time.Duration]*session // by TTL
+	attempts map[string]*attempt        // by owner id: with a grant, or of which something may remain
+	held     map[string]bool            // keys that were found held, see TryAcquire
 }
 
 var (
@@ -49,230 +48,46 @@ var (
 func newBackend(o options) *Backend {
 	b := &Backend{
 		opt: o, base: o.root + "/" + o.prefix,
-		sessions: map[time.Duration]*session{}, opening: map[time.Duration]*opening{},
-		attempts: map[string]*attempt{}, held: map[string]struct{}{},
+		sessions: map[time.Duration]*session{}, attempts: map[string]*attempt{}, held: map[string]bool{},
 	}
 	b.life, b.stop = context.WithCancel(context.Background())
 	return b
 }
 
-func (b *Backend) node(name string) string { return Node(b.opt.root, b.opt.prefix, name) }
+// lockNode returns the path of the node of a key.
+func (b *Backend) lockNode(key string) string { return Node(b.opt.root, b.opt.prefix, key) }
 
-// Capabilities says what is guaranteed.
+// Capabilities returns what the driver guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	c := b.caps
-	c.Caveats = append([]string(nil), c.Caveats...)
+	c.Caveats = slices.Clone(c.Caveats)
 	return c
 }
 
-func (b *Backend) declare() {
+// setLimits sets the bounds of the TTL, and the capabilities.
+func (b *Backend) setLimits(l limits) {
+	b.limits = l
 	b.caps = backend.Capabilities{
 		Name: "zookeeper", Scope: backend.ScopeNetwork, Loss: backend.LossSession,
 		Order: backend.FIFO, Wake: backend.WakePush, Fencing: backend.FencingFailover, PushesLoss: true,
-		MinTTL: b.limits.least, MaxTTL: b.limits.most,
-		WakesPerRelease: 2, HandOffCommands: 7, IdleWaiterCommands: 4,
+		MinTTL: l.least, MaxTTL: l.most,
 		Caveats: []string{
-			"The TTL is the timeout of a session that all locks of one TTL share: a lock whose holder's process lives and does not renew is kept, and a session that ends takes all its locks with it.",
-			"The end of a session is noticed by the service up to a tick after its timeout.",
+			"The TTL is the timeout of a session that all locks of one TTL share: the service keeps a lock that is not renewed while the holder's process lives, and the end of a session ends all its locks.",
+			"The service notices the end of a session up to a tick after its timeout.",
 			"Restoring a snapshot sets the fencing tokens back.",
 		},
 	}
 	if !b.own {
 		b.caps.MinTTL = 0
 		b.caps.Caveats = append(b.caps.Caveats, fmt.Sprintf(
-			"The session is that of the caller's connection: a TTL below its timeout of %v is the holder's trust, while the service keeps the lock of a crashed holder for the whole timeout.", b.limits.most))
+			"The session is that of the caller's connection: a TTL below its timeout of %v limits how long the holder trusts its lock, while the service keeps the lock of a crashed holder for the whole timeout.", l.most))
 	}
 }
 
-// opening is a session that somebody opens. All who need it share the outcome.
-type opening struct {
-	done chan struct{}
-	err  error // before done is closed; nil too if only the opener had no more time
-}
-
-// session returns the session for a TTL with a use of it counted, connected if it
-// is new.
-func (b *Backend) session(ctx context.Context, ttl time.Duration) (*session, error) {
-	if !b.own {
-		ttl = 0
-	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		b.mu.Lock()
-		if b.closed {
-			b.mu.Unlock()
-			return nil, backend.ErrClosed
-		}
-		if s := b.sessions[ttl]; s != nil && s.use() {
-			b.mu.Unlock()
-			return s, nil
-		}
-		o := b.opening[ttl]
-		if o == nil {
-			o = &opening{done: make(chan struct{})}
-			b.opening[ttl] = o
-			b.mu.Unlock()
-			err := b.openSession(ctx, ttl)
-			if ctx.Err() == nil {
-				o.err = err
-			}
-			b.mu.Lock()
-			delete(b.opening, ttl)
-			b.mu.Unlock()
-			close(o.done)
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		b.mu.Unlock()
-		select {
-		case <-o.done:
-			if o.err != nil {
-				return nil, o.err
-			}
-		case <-ctx.Done():
-		}
-	}
-}
-
-// openSession makes the session for a TTL and leaves it in the map.
-func (b *Backend) openSession(ctx context.Context, ttl time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, b.opt.wait)
-	defer cancel()
-	defer context.AfterFunc(b.life, cancel)()
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return backend.ErrClosed
-	}
-	s := b.newSession(ttl)
-	if b.own {
-		b.closing.Add(1) // until s.close
-	}
-	b.mu.Unlock()
-	var err error
-	if b.own {
-		if err = s.connect(); err == nil {
-			err = s.greet(ctx)
-		}
-	} else {
-		err = s.adopt(ctx)
-	}
-	if err == nil {
-		b.mu.Lock()
-		if b.closed {
-			err = backend.ErrClosed
-		} else if err = s.ended(); err == nil {
-			b.sessions[ttl] = s
-			s.opened()
-		}
-		b.mu.Unlock()
-	}
-	if err != nil {
-		s.finish(err)
-		if b.life.Err() != nil {
-			return backend.ErrClosed
-		}
-		if ctx.Err() != nil {
-			err = notOpened{err}
-		}
-	}
-	return err
-}
-
-// notOpened is the error of a session that was tried to open for all the time there
-// is: to repeat that at once is of no use.
-type notOpened struct{ error }
-
-func (n notOpened) Unwrap() error { return n.error }
-
-// greet waits for the connection and says who we are.
-func (s *session) greet(ctx context.Context) error {
-	if err := s.await(ctx); err != nil {
-		return err
-	}
-	if s.b.auth == nil {
-		return nil
-	}
-	_, _, err := call(ctx, s, false, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.AddAuth("digest", s.b.auth)
-	})
-	if err != nil {
-		return fmt.Errorf("zookeeper: authentication: %w", err)
-	}
-	return nil
-}
-
-// adopt begins with the session that a caller's connection has now.
-func (s *session) adopt(ctx context.Context) error {
-	s.conn, s.clock.timeout = s.b.given, s.b.limits.most
-	for s.conn.State() != zk.StateHasSession || s.conn.SessionID() == 0 {
-		sleep(ctx, 10*time.Millisecond) // the library tells it to one listener only, the caller
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("zookeeper: the connection given to New is %v: %w", s.conn.State(), err)
-		}
-	}
-	s.id, s.server = s.conn.SessionID(), s.conn.Server()
-	if err := s.b.createBase(ctx, s); err != nil {
-		return err
-	}
-	if err := s.settle(ctx); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keepInLocked(s.keepEvery())
-	return nil
-}
-
-// forget takes a session that is over out of the map.
-func (b *Backend) forget(s *session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.sessions[s.ttl] == s {
-		delete(b.sessions, s.ttl)
-	}
-}
-
-// retire takes a session out of the map if it is still unused.
-func (b *Backend) retire(s *session) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users > 0 || b.sessions[s.ttl] != s {
-		return false
-	}
-	delete(b.sessions, s.ttl)
-	return true
-}
-
-// any returns a session for a request that concerns no attempt.
-func (b *Backend) any(ctx context.Context) (*session, error) {
-	b.mu.Lock()
-	for _, s := range b.sessions {
-		if s.isUp() && s.use() {
-			b.mu.Unlock()
-			return s, nil
-		}
-	}
-	b.mu.Unlock()
-	return b.session(ctx, min(max(30*time.Second, b.limits.least), b.limits.most))
-}
-
-func (s *session) isUp() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.up || !s.b.own
-}
-
-// Client returns the connection whose session holds the locks of a TTL, for the
-// caller's own requests, such as a Multi with [Backend.Guard]. It stays the
-// driver's: it must not be closed, and ends with its session, which is given up when
-// no server has answered for the TTL.
+// Client returns the connection whose session holds the locks of a TTL, for requests
+// of the caller such as a Multi with [Backend.Guard]. The driver owns it: the caller must
+// not close it. It ends with its session, which the driver gives up if no server has
+// answered for the TTL.
 func (b *Backend) Client(ctx context.Context, ttl time.Duration) (*zk.Conn, error) {
 	if ttl < b.caps.MinTTL || ttl > b.caps.MaxTTL {
 		return nil, backend.Invalid("ttl", ttl, fmt.Sprintf("from %v to %v, the server's bounds of session timeouts", b.caps.MinTTL, b.caps.MaxTTL))
@@ -281,14 +96,15 @@ func (b *Backend) Client(ctx context.Context, ttl time.Duration) (*zk.Conn, erro
 	if err != nil {
 		return nil, err
 	}
+	defer s.release()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.pinned = true
-	s.mu.Unlock()
-	s.unuse()
 	return s.conn, nil
 }
 
-// Close ends the sessions that the driver has opened.
+// Close ends the sessions that the driver opened. It returns when they are closed, or an
+// error when ctx ends.
 func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -299,7 +115,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Unlock()
 	b.stop()
 	for _, s := range open {
-		s.finish(backend.ErrClosed)
+		s.end(backend.ErrClosed)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -316,14 +132,11 @@ func (b *Backend) Close(ctx context.Context) error {
 
 // Ping makes one round trip.
 func (b *Backend) Ping(ctx context.Context) error {
-	s, err := b.any(ctx)
+	s, err := b.anySession(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.unuse()
-	_, _, err = call(ctx, s, false, func(c *zk.Conn) (bool, error) {
-		ok, _, err := c.Exists(b.base)
-		return ok, err
-	})
-	return explain(err, b.base)
+	defer s.release()
+	_, err = s.exists(ctx, b.base)
+	return err
 }

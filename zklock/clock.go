@@ -5,112 +5,86 @@ import (
 	"time"
 )
 
-// clock tells up to when the service keeps a session.
+// sessionClock computes until when the service certainly keeps a session.
 //
-// The leader ends a session when it has not heard of it for the timeout. A packet
-// that a client sends counts when the leader hears of it, and a follower tells
-// the leader only with each heartbeat, every half tick. A follower that is cut off
-// from the leader goes on answering pings and reads for several ticks, of which
-// the leader never hears. So an answer as such proves nothing. What proves it:
+// The leader ends a session if it has learned of no packet of it for the timeout. A
+// follower reports packets to the leader only with each heartbeat, every half tick. A
+// follower without a connection to the leader still answers pings and reads for
+// several ticks. So an answer alone proves nothing. These prove something:
 //
-//   - the opening and resuming of a session is done by the leader;
-//   - when a change is answered, a majority agreed to it, so that its server was in
-//     touch with the leader after the request was sent, and had told it of every
-//     packet that it had answered half a tick before that.
-//
-// base is the time of sending of the latest packet that counts for certain.
-type clock struct {
-	mu      sync.Mutex
-	timeout time.Duration
-	relay   time.Duration // more than the time from one heartbeat to the next
-	base    time.Time
-	answer  time.Time // of the last answer of whatever kind
-	change  time.Time // when the last change that was answered was sent
-	touches []touch   // answered, in order, and not known to count
+//   - The leader itself opens and resumes sessions.
+//   - A majority agreed to an answered change. So the server was connected to the
+//     leader after the change was sent, and had reported every packet that it answered
+//     more than half a tick before that.
+type sessionClock struct {
+	relay time.Duration // more than the time between two heartbeats
+
+	mu       sync.Mutex // guards the fields below
+	current  sessionTimes
+	unproven []exchange // in order; the leader may not know them yet
 }
 
-type touch struct{ sent, answered time.Time }
+type sessionTimes struct {
+	timeout    time.Duration
+	aliveAt    time.Time // when the latest packet was sent that the leader certainly knows
+	answeredAt time.Time // last answer of any kind
+	changedAt  time.Time // when the last answered change was sent
+}
 
-// relayTime is how long a follower keeps from the leader what it has heard, at
-// most. Half a tick is a quarter of the least session timeout, unless that has
-// been configured otherwise.
+// exchange is a packet that was answered.
+type exchange struct{ sent, answered time.Time }
+
+// relayTime returns the longest time in which a follower does not report to the
+// leader. Half a tick is a quarter of the least session timeout by default.
 func relayTime(least time.Duration) time.Duration { return max(least*5/16, 20*time.Millisecond) }
 
-// handshake notes that the session was opened or resumed, by a request sent then.
-// What another server had not passed on is forgotten.
-func (c *clock) handshake(sent, now time.Time, timeout time.Duration) {
+// connected notes that the session was opened or resumed on a new connection, and
+// the timeout that the server granted. sent is when the handshake was sent, zero if
+// that is not known. The previous server may not have reported its last packets.
+func (c *sessionClock) connected(sent, now time.Time, timeout time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.touches = nil
-	c.answer = now
-	if sent.After(c.base) {
-		c.base = sent
+	c.unproven = nil
+	if sent.After(c.current.aliveAt) {
+		c.current.aliveAt, c.current.answeredAt = sent, now
 	}
-	if timeout > 0 && timeout < c.timeout {
-		c.timeout = timeout // another server, with lower bounds
+	if timeout > 0 && timeout < c.current.timeout {
+		c.current.timeout = timeout // another server, with lower bounds
 	}
 }
 
-// moved forgets what may not have been passed on.
-func (c *clock) moved() {
+// answered notes the answer to a packet. change: it was an executed change.
+func (c *sessionClock) answered(sent, now time.Time, change bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.touches = nil
-}
-
-// answered notes an answer to a packet, which may have been a change.
-func (c *clock) answered(sent, now time.Time, change bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answer = now
+	c.current.answeredAt = now
 	if change {
-		if sent.After(c.change) {
-			c.change = sent
+		if sent.After(c.current.changedAt) {
+			c.current.changedAt = sent
 		}
-		told := sent.Add(-c.relay)
-		n := 0
-		for n < len(c.touches) && !c.touches[n].answered.After(told) {
-			if c.touches[n].sent.After(c.base) {
-				c.base = c.touches[n].sent
+		reported := sent.Add(-c.relay)
+		for len(c.unproven) > 0 && !c.unproven[0].answered.After(reported) {
+			if c.unproven[0].sent.After(c.current.aliveAt) {
+				c.current.aliveAt = c.unproven[0].sent
 			}
-			n++
+			c.unproven = c.unproven[1:]
 		}
-		c.touches = c.touches[n:]
 	}
-	// a busy connection need not remember each packet
-	if n := len(c.touches); n == 0 || sent.Sub(c.touches[n-1].sent) >= c.relay/8 {
+	// A busy connection does not need to remember every packet.
+	if n := len(c.unproven); n == 0 || sent.Sub(c.unproven[n-1].sent) >= c.relay/8 {
 		if n >= 512 {
-			c.touches = c.touches[1:]
+			c.unproven = c.unproven[1:]
 		}
-		c.touches = append(c.touches, touch{sent, now})
+		c.unproven = append(c.unproven, exchange{sent, now})
 	}
 }
 
-// until is the instant up to which the session certainly lasts; zero if nothing
-// is known yet.
-func (c *clock) until() time.Time {
+func (c *sessionClock) times() sessionTimes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.base.IsZero() {
-		return time.Time{}
-	}
-	return c.base.Add(c.timeout)
+	return c.current
 }
 
-func (c *clock) lastAnswer() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.answer
-}
-
-func (c *clock) lastChange() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.change
-}
-
-func (c *clock) period() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.timeout
-}
+// until returns the instant until which the session certainly lasts. It is in the past
+// while nothing is known yet.
+func (t sessionTimes) until() time.Time { return t.aliveAt.Add(t.timeout) }

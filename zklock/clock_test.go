@@ -14,7 +14,7 @@ func at(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecon
 var epoch = time.Now()
 
 func ms(t time.Time) int64 {
-	if t.IsZero() {
+	if t.Before(epoch) {
 		return -1
 	}
 	return t.Sub(epoch).Milliseconds()
@@ -31,50 +31,50 @@ func TestClock(t *testing.T) {
 		packets   []packet
 		until     int64
 	}{
-		"nothing known":                              {-1, nil, -1},
-		"a handshake counts":                         {10, nil, 1010},
-		"pings alone prove nothing":                  {0, []packet{{300, 310, false}, {600, 610, false}}, 1000},
-		"a change proves what was answered before":   {0, []packet{{300, 310, false}, {600, 610, true}}, 1300},
-		"but not itself":                             {0, []packet{{600, 610, true}}, 1000},
-		"nor what was answered within the relay":     {0, []packet{{300, 310, false}, {550, 555, false}, {600, 610, true}}, 1300},
-		"nor what was sent early and answered late":  {0, []packet{{300, 590, false}, {600, 610, true}}, 1000},
-		"changes prove each other":                   {0, []packet{{200, 210, true}, {400, 410, true}, {600, 610, true}}, 1400},
-		"what was pending is proved by a later one":  {0, []packet{{550, 555, false}, {600, 610, true}, {900, 910, true}}, 1600},
-		"without a handshake":                        {-1, []packet{{300, 310, false}, {600, 610, true}}, 1300},
-		"what is answered out of order never harms":  {0, []packet{{300, 310, false}, {600, 610, true}, {200, 620, false}}, 1300},
-		"a failed change proves nothing of its time": {0, []packet{{300, 310, false}, {600, 610, false}}, 1000},
+		"nothing known":                               {-1, nil, -1},
+		"a handshake counts":                          {10, nil, 1010},
+		"pings alone prove nothing":                   {0, []packet{{300, 310, false}, {600, 610, false}}, 1000},
+		"a change proves a packet answered before":    {0, []packet{{300, 310, false}, {600, 610, true}}, 1300},
+		"a change does not prove itself":              {0, []packet{{600, 610, true}}, 1000},
+		"no proof of an answer within the relay time": {0, []packet{{300, 310, false}, {550, 555, false}, {600, 610, true}}, 1300},
+		"no proof of a packet that was answered late": {0, []packet{{300, 590, false}, {600, 610, true}}, 1000},
+		"changes prove earlier changes":               {0, []packet{{200, 210, true}, {400, 410, true}, {600, 610, true}}, 1400},
+		"a later change proves an unproven packet":    {0, []packet{{550, 555, false}, {600, 610, true}, {900, 910, true}}, 1600},
+		"without a handshake":                         {-1, []packet{{300, 310, false}, {600, 610, true}}, 1300},
+		"an answer out of order is harmless":          {0, []packet{{300, 310, false}, {600, 610, true}, {200, 620, false}}, 1300},
+		"a refused change proves nothing":             {0, []packet{{300, 310, false}, {600, 610, false}}, 1000},
 	} {
-		k := &clock{timeout: timeout * time.Millisecond, relay: relay * time.Millisecond}
+		k := &sessionClock{current: sessionTimes{timeout: timeout * time.Millisecond}, relay: relay * time.Millisecond}
 		if c.handshake >= 0 {
-			k.handshake(at(c.handshake), at(c.handshake+5), timeout*time.Millisecond)
+			k.connected(at(c.handshake), at(c.handshake+5), timeout*time.Millisecond)
 		}
 		for _, p := range c.packets {
 			k.answered(at(p.sent), at(p.answered), p.change)
 		}
-		if got := ms(k.until()); got != c.until {
+		if got := ms(k.times().until()); got != c.until {
 			t.Errorf("%s: until %d, want %d", name, got, c.until)
 		}
 	}
 }
 
-func TestClockForgetsWhatAnotherServerMayNotHaveToldOf(t *testing.T) {
-	k := &clock{timeout: time.Second, relay: 100 * time.Millisecond}
-	k.handshake(at(0), at(1), time.Second)
+func TestClockForgetsUnreportedPackets(t *testing.T) {
+	k := &sessionClock{current: sessionTimes{timeout: time.Second}, relay: 100 * time.Millisecond}
+	k.connected(at(0), at(1), time.Second)
 	k.answered(at(500), at(510), false)
-	k.handshake(at(520), at(530), 800*time.Millisecond) // a server with a lower bound
-	if got := ms(k.until()); got != 1320 {
+	k.connected(at(520), at(530), 800*time.Millisecond) // a server with a lower bound
+	if got := ms(k.times().until()); got != 1320 {
 		t.Errorf("until %d, want 1320", got)
 	}
 	k.answered(at(600), at(610), false)
-	k.moved()
+	k.connected(time.Time{}, at(620), 0) // of a caller's connection only the change of its server is known
 	k.answered(at(900), at(910), true)
-	if got := ms(k.until()); got != 1320 {
-		t.Errorf("until %d after a move, want 1320", got)
+	if got := ms(k.times().until()); got != 1320 {
+		t.Errorf("until %d after a change of server, want 1320", got)
 	}
 }
 
-// TestWire lets the connection read along in pieces of every size.
-func TestWire(t *testing.T) {
+// TestWireConn receives frames in pieces of many sizes.
+func TestWireConn(t *testing.T) {
 	frame := func(body ...any) []byte {
 		b := make([]byte, 4)
 		for _, v := range body {
@@ -90,8 +90,8 @@ func TestWire(t *testing.T) {
 	in = append(in, frame(int32(7), int64(6), int32(0), make([]byte, 100))...)                       // multi
 	for size := 1; size <= len(in); size += 3 {
 		here, there := net.Pipe()
-		k := &clock{timeout: time.Second, relay: 0}
-		w := newWire(here, k, new(atomic.Int64), time.Minute)
+		k := &sessionClock{current: sessionTimes{timeout: time.Second}, relay: 0}
+		w := newWireConn(here, k, new(atomic.Int64), time.Minute)
 		go func() {
 			buf := make([]byte, 1024)
 			for range 3 {
@@ -116,7 +116,7 @@ func TestWire(t *testing.T) {
 			}
 		}
 		_ = here.Close()
-		if k.timeout != 900*time.Millisecond || !w.ready || len(w.pings) != 0 || len(w.sent) != 0 || k.change.IsZero() || k.lastAnswer().IsZero() {
+		if k.current.timeout != 900*time.Millisecond || !w.ready || len(w.pings) != 0 || len(w.requests) != 0 || k.current.changedAt.IsZero() || k.current.answeredAt.IsZero() {
 			t.Fatalf("in pieces of %d: %+v", size, k)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -11,72 +12,83 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// errSessionOver: the server has ended the session, and all of its nodes with it.
-var errSessionOver = errors.New("zookeeper: the session has expired")
+// Why a session ended. In each case its leases cannot be trusted any more.
+var (
+	errSessionExpired = errors.New("zookeeper: the session has expired") // the server deleted its nodes
+	// The server keeps the session for up to its timeout after the last packet it received.
+	errNoAnswer    = errors.New("zookeeper: the session was given up after a timeout without an answer")
+	errIdleSession = errors.New("zookeeper: the session was closed after a minute without use")
+)
 
-// sessionGone tells whether err says that nothing of a session can be trusted any more.
-func sessionGone(err error) bool {
-	return errors.Is(err, errSessionOver) || errors.Is(err, errSilent) || errors.Is(err, errRetired)
+func sessionEnded(err error) bool {
+	return errors.Is(err, errSessionExpired) || errors.Is(err, errNoAnswer) || errors.Is(err, errIdleSession)
 }
 
-// refusals are the server's answers to a request that it did not execute.
+// notOpened is the error of a session that could not be opened within the open
+// timeout. An immediate retry does not help.
+type notOpened struct{ error }
+
+func (n notOpened) Unwrap() error { return n.error }
+
+// notSent is the error of a request that was never passed to the client library.
+type notSent struct{ error }
+
+func (n notSent) Unwrap() error { return n.error }
+
+// refusals are replies of the server to a request that it did not execute.
 var refusals = []error{
 	zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists, zk.ErrNotEmpty,
 	zk.ErrInvalidACL, zk.ErrInvalidFlags, zk.ErrAuthFailed, zk.ErrBadArguments, zk.ErrInvalidPath, zk.ErrSessionMoved,
 	zk.ErrReconfigDisabled,
 }
 
-// answered tells whether err is the server's own word, nil included.
+// answered reports whether err, which may be nil, is a reply of the server.
 func answered(err error) bool {
-	if err == nil {
-		return true
-	}
-	for _, r := range refusals {
-		if errors.Is(err, r) {
-			return true
-		}
-	}
-	// a code that the client library does not know: quota exceeded, throttled
-	return strings.HasPrefix(err.Error(), "unknown error: ")
+	return err == nil || unknownCode(err) || slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 }
 
-// lostConnection tells whether a request went down with its connection.
-func lostConnection(err error) bool {
+// unknownCode reports whether err is a reply whose code the client library does not know, for
+// example quota exceeded, throttled, unimplemented.
+func unknownCode(err error) bool { return strings.HasPrefix(err.Error(), "unknown error: ") }
+
+// connectionLost reports whether a request failed with its connection.
+func connectionLost(err error) bool {
 	var op *net.OpError
-	return !errors.As(err, &notOpened{}) && (errors.Is(err, zk.ErrConnectionClosed) || errors.As(err, &op))
+	return errors.Is(err, zk.ErrConnectionClosed) || errors.As(err, &op)
 }
 
-// permanent tells whether repeating a request cannot help.
+func permissionDenied(err error) bool {
+	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidACL) || errors.Is(err, zk.ErrAuthFailed)
+}
+
+// permanent reports whether a retry cannot help.
 func permanent(err error) bool {
-	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidACL) || errors.Is(err, zk.ErrAuthFailed) ||
-		errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrClosed)
+	return permissionDenied(err) || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrClosed)
 }
 
-// explain names the node, and what to do where that is known.
+// explain adds the node's path, or how to fix the cause where that is known.
 func explain(err error, path string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed):
-		return fmt.Errorf("zookeeper: node %.200q: %w (what is needed stands in the documentation of package zklock, Permissions)", path, err)
-	case errors.Is(err, backend.ErrClosed), errors.Is(err, backend.ErrInvalid), sessionGone(err):
+	case permissionDenied(err):
+		return fmt.Errorf("zookeeper: node %.200q: %w (see Permissions in the documentation of package zklock)", path, err)
+	case errors.Is(err, backend.ErrClosed), errors.Is(err, backend.ErrInvalid), sessionEnded(err):
 		return err
-	case lostConnection(err), errors.Is(err, zk.ErrClosing):
+	case connectionLost(err), errors.Is(err, zk.ErrClosing):
 		return fmt.Errorf("zookeeper: connection lost: %w", err)
 	}
 	return fmt.Errorf("zookeeper: node %.200q: %w", path, err)
 }
 
-// changed explains the error of a request that changes something: it is
-// ErrUncertain unless the server has refused.
-func changed(err error, path string) error {
-	if answered(err) || sessionGone(err) {
-		return explain(err, path)
-	}
-	if errors.Is(err, backend.ErrUncertain) {
+// explainChange explains the error of a request that changes something, and says
+// whether it may have been executed. The end of a session is returned as it is.
+func explainChange(err error, path string) error {
+	switch {
+	case err == nil, sessionEnded(err):
 		return err
+	case answered(err), errors.As(err, &notSent{}):
+		return backend.NotExecuted(explain(err, path))
 	}
 	return backend.Uncertain(explain(err, path))
 }
-
-func isUncertain(err error) bool { return errors.Is(err, backend.ErrUncertain) }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,240 +12,191 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// armAfter is how long a grant is held before its node is watched: most are
-// released sooner, and the watch is a request.
-const armAfter = 50 * time.Millisecond
+// watchDelay is how long a grant is held before its node is watched. Most grants are
+// released sooner, and a watch costs a request.
+const watchDelay = 50 * time.Millisecond
 
+// grant is a node that is the first of its queue.
 type grant struct {
 	a     *attempt
 	s     *session
 	path  string
 	token uint64
-	same  *grant // of an attempt that was sent twice: the first, which looks after the node
 
-	over     chan struct{} // closed by stop
-	overOnce sync.Once
+	until atomic.Pointer[time.Time]
+	watch atomic.Pointer[node] // of path, nil if it is not watched
 
-	mu    sync.Mutex
-	until time.Time
-	watch *watched
-	lost  error
+	// ended ends when the grant is released or known to be lost; its cause says why.
+	ended context.Context
+	end   context.CancelCauseFunc
 }
 
-// grant makes the grant of an attempt that is first in the queue. asked is when its
-// TTL begins.
-func (a *attempt) grant(asked time.Time, w *watched) backend.Grant {
-	g := &grant{a: a, s: a.s, path: a.path, token: a.token, watch: w, over: make(chan struct{})}
+var errReleased = fmt.Errorf("%w: it was released", backend.ErrLost)
+
+// grant makes the grant of an attempt that is the first in the queue. Its TTL begins
+// at asked. w is the watch of its node, or nil.
+func (a *attempt) grant(asked time.Time, w *node) *grant {
+	g := &grant{a: a, s: a.s, path: a.path, token: a.token}
+	g.ended, g.end = context.WithCancelCause(context.Background())
+	g.watch.Store(w)
 	g.extend(asked, a.req.TTL)
-	a.g = g
-	a.b.mu.Lock()
-	a.guarded = a.path
-	a.b.mu.Unlock()
-	if g.s.begin() == nil {
-		go g.guard()
+	a.granted.Store(g)
+	if g.s.startCall() == nil {
+		go g.monitor()
 	}
 	return g
 }
 
-// extend moves the end. It is that of the session, whose timeout is the TTL, except
-// on a caller's connection.
+// extend moves Until to the end of the session. On a caller's connection ttl may end before.
 func (g *grant) extend(asked time.Time, ttl time.Duration) {
-	until := g.s.clock.until()
-	if most := asked.Add(ttl); until.After(most) {
-		until = most
+	until := g.s.clock.times().until()
+	if latest := asked.Add(ttl); until.After(latest) {
+		until = latest
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.until = until
+	g.until.Store(&until)
 }
 
-func (g *grant) Token() uint64 { return g.token }
+func (g *grant) Token() uint64    { return g.token }
+func (g *grant) Until() time.Time { return *g.until.Load() }
 
-func (g *grant) Until() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.until
-}
-
-// stop ends the looking after the node.
-func (g *grant) stop() { g.overOnce.Do(func() { close(g.over) }) }
-
-// guard tells the holder when its node, or its session, is gone.
-func (g *grant) guard() {
+// monitor calls Request.OnLost when the node is deleted or the session ends.
+func (g *grant) monitor() {
 	defer g.s.calls.Done()
-	arm := time.NewTimer(armAfter)
-	defer arm.Stop()
-	for {
-		var gone <-chan zk.Event
-		if w := g.watching(); w != nil {
-			gone = w.gone
-		}
-		select {
-		case <-g.over:
-			return
-		case <-g.s.over:
-			if err := g.s.ended(); sessionGone(err) {
-				_ = g.lose(fmt.Errorf("%w: %w", backend.ErrLost, err))
+	ctx, cancel := context.WithCancel(g.s.ending)
+	defer cancel()
+	defer context.AfterFunc(g.ended, cancel)()
+	if g.watch.Load() == nil {
+		sleep(ctx, watchDelay)
+	}
+	for ctx.Err() == nil {
+		if w := g.watch.Load(); w != nil {
+			select {
+			case <-w.event:
+				g.watch.Store(nil)
+			case <-ctx.Done():
 			}
-			return
-		case <-arm.C:
-			if g.watching() == nil {
-				ctx, cancel := context.WithTimeout(g.s.ending, g.s.clock.period()/3)
-				_ = g.verify(ctx) // a loss is told; anything else is the renewal's matter
-				cancel()
-				if g.watching() == nil {
-					arm.Reset(g.s.clock.period() / 12)
-				}
-			}
-		case <-gone:
-			g.mu.Lock()
-			g.watch = nil
-			g.mu.Unlock()
-			arm.Reset(0)
+			continue
 		}
+		timeout := g.s.clock.times().timeout
+		within, cancel := context.WithTimeout(ctx, timeout/3)
+		if err := g.verify(within); err != nil { // Renew handles errors other than a loss
+			sleep(ctx, timeout/12)
+		}
+		cancel()
+	}
+	if err := g.s.endErr(); sessionEnded(err) {
+		_ = g.setLost(fmt.Errorf("%w: %w", backend.ErrLost, err))
 	}
 }
 
-func (g *grant) watching() *watched {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.watch
-}
-
-// lose tells of the loss, once, unless the node is being given up.
-func (g *grant) lose(err error) error {
-	g.mu.Lock()
-	first := g.lost == nil
-	if first {
-		g.lost = err
-	}
-	err = g.lost
-	g.mu.Unlock()
-	select {
-	case <-g.over:
-		return err
-	default:
-	}
-	if first && g.a.req.OnLost != nil {
-		g.a.req.OnLost(err)
-	}
-	g.stop()
-	if first {
-		go g.drop()
-	}
-	return err
-}
-
-// drop forgets the attempt of a grant that is lost: nobody will release it.
-func (g *grant) drop() {
-	a := g.a
-	a.turn <- struct{}{}
-	if a.g == g && a.path == g.path {
-		a.gone()
-	}
-	<-a.turn
-}
-
-// verify looks whether the node is there, and watches it from now on.
+// verify checks that the node exists, and watches it from now on.
 func (g *grant) verify(ctx context.Context) error {
-	w := g.s.watch(ctx, g.path)
+	w, err := g.s.watch(ctx, g.path)
 	switch {
-	case w.err != nil:
-		return explain(w.err, g.path)
+	case err != nil:
+		return err
 	case w.stat == nil:
-		return g.lose(fmt.Errorf("%w: the node %.200q was deleted", backend.ErrLost, g.path))
+		return g.setLost(fmt.Errorf("%w: the node %.200q was deleted", backend.ErrLost, g.path))
 	case uint64(w.stat.Czxid) != g.token || w.stat.EphemeralOwner != g.s.conn.SessionID():
-		return g.lose(fmt.Errorf("%w: the node %.200q is another's", backend.ErrLost, g.path))
+		return g.setLost(fmt.Errorf("%w: the node %.200q belongs to another owner", backend.ErrLost, g.path))
 	}
-	g.mu.Lock()
-	g.watch = &w
-	g.mu.Unlock()
+	g.watch.Store(&w)
 	return nil
 }
 
-// Renew lets a majority confirm the session, with one request for all grants of
-// the session that renew at the time. Every deletion before that has been told by
-// the watch of the node when the answer comes; where the watch may have been lost
-// with a connection the node is looked at again.
+// setLost ends the grant and calls OnLost, unless it has ended. It returns why the grant
+// has ended.
+func (g *grant) setLost(err error) error {
+	g.end(err)
+	if cause := context.Cause(g.ended); !errors.Is(cause, err) { // it had ended
+		return cause
+	}
+	if g.a.req.OnLost != nil {
+		g.a.req.OnLost(err)
+	}
+	go g.forgetAttempt()
+	return err
+}
+
+// forgetAttempt forgets the attempt of a lost grant, which the core does not release.
+func (g *grant) forgetAttempt() {
+	a := g.a
+	a.busy <- struct{}{}
+	if a.granted.Load() == g && a.path == g.path {
+		a.forget()
+	}
+	<-a.busy
+}
+
+// Renew makes a majority confirm the session, with one request for all grants of the
+// session that renew at the time. When that is answered, the watch of the node has
+// reported every earlier deletion. If the watch may have been lost with a connection,
+// Renew reads the node again.
 func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
-	if g.same != nil {
-		err := g.same.Renew(ctx, ttl)
-		g.mu.Lock()
-		g.until = g.same.Until()
-		g.mu.Unlock()
-		return err
+	if limit := max(g.s.clock.times().timeout, g.a.req.TTL); ttl > limit {
+		return backend.Invalid("ttl", ttl, fmt.Sprintf("at most %v, the timeout of the session that holds the lock", limit))
 	}
-	if most := max(g.s.clock.period(), g.a.req.TTL); ttl > most {
-		return backend.Invalid("ttl", ttl, fmt.Sprintf("at most %v, the timeout of the session that holds the lock", most))
-	}
-	if err := g.ended(); err != nil {
+	if err := context.Cause(g.ended); err != nil {
 		return err
 	}
 	asked := time.Now()
-	if err := g.s.confirm(ctx); err != nil {
-		return g.failed(err)
+	err := g.s.confirm(ctx)
+	w := g.watch.Load()
+	if err == nil && (w == nil || w.conn == 0 || w.conn != g.s.connNumber() || !w.silent()) {
+		err = g.verify(ctx)
 	}
-	w := g.watching()
-	if w == nil || w.connection == 0 || w.connection != g.s.connection() || !w.intact() {
-		if err := g.verify(ctx); err != nil {
-			return g.failed(err)
-		}
+	if sessionEnded(err) {
+		return g.setLost(fmt.Errorf("%w: %w", backend.ErrLost, err))
 	}
-	if err := g.ended(); err != nil {
+	if err == nil {
+		err = context.Cause(g.ended)
+	}
+	if err != nil {
 		return err
 	}
 	g.extend(asked, ttl)
 	return nil
 }
 
-// ended is the loss, if it is known.
-func (g *grant) ended() error {
-	g.mu.Lock()
-	lost := g.lost
-	g.mu.Unlock()
-	if lost != nil {
-		return lost
-	}
-	select {
-	case <-g.over:
-		return fmt.Errorf("%w: it was released", backend.ErrLost)
-	default:
-		return nil
-	}
-}
-
-// failed is the error of an exchange that did not succeed.
-func (g *grant) failed(err error) error {
-	if sessionGone(err) {
-		return g.lose(fmt.Errorf("%w: %w", backend.ErrLost, err))
-	}
-	return err
-}
-
-// Release deletes the node. Its name is this attempt's alone, so that it is never
-// another's.
+// Release deletes the node. No other attempt has a node of that name.
 func (g *grant) Release(ctx context.Context) error {
 	a := g.a
-	if g.same != nil {
-		g.same.stop()
-	} else {
-		g.stop()
-	}
+	g.end(errReleased)
 	if err := a.lock(ctx); err != nil {
-		return err
+		return backend.NotExecuted(err)
 	}
 	defer a.unlock()
-	err := deleteNode(ctx, g.s, g.path)
+	err := g.s.deleteNode(ctx, g.path)
 	switch {
-	case sessionGone(err):
+	case sessionEnded(err):
 		err = fmt.Errorf("%w: %w", backend.ErrLost, err)
 	case errors.Is(err, zk.ErrNoNode):
-		err = fmt.Errorf("%w: the node %.200q is gone", backend.ErrLost, g.path)
+		err = fmt.Errorf("%w: the node %.200q does not exist", backend.ErrLost, g.path)
 	case err != nil:
 		return err
 	}
 	if a.path == g.path {
-		a.gone()
+		a.forget()
 	}
 	return err
+}
+
+// Guard returns an operation for a Multi of the caller. If the lease, a *lock.Lease of
+// this backend, no longer holds its lock, the Multi fails with [zk.ErrNoNode] and none of
+// its operations is executed. The service checks that in the same transaction, so the
+// resource needs no token. The Multi may use any connection to the same service.
+//
+// Guard returns ErrLost if the lease has ended. With lock.WithLocalHandOff pass the
+// lease's BackendHold: the operation then checks the grant, which the same client may
+// have passed on.
+func (b *Backend) Guard(lease interface{ Owner() string }) (*zk.CheckVersionRequest, error) {
+	a := b.attempt(lease.Owner())
+	if a == nil {
+		return nil, fmt.Errorf("%w: the lease has ended, or is of another backend", backend.ErrLost)
+	}
+	g := a.granted.Load()
+	if g == nil {
+		return nil, errors.New("zookeeper: the lease does not hold its lock yet")
+	}
+	return &zk.CheckVersionRequest{Path: g.path, Version: -1}, nil
 }

@@ -3,7 +3,6 @@ package zklock
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -11,54 +10,47 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// member is one in the queue with what its node says.
-type member struct {
-	child
-	data []byte
-	stat *zk.Stat // nil: it has gone meanwhile
-}
-
-// Inspect tells who holds and who waits for a key, as the leader knows it.
+// Inspect returns the holder and the waiters of a key, as the leader knows them.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
-	s, err := b.any(ctx)
+	s, err := b.anySession(ctx)
 	if err != nil {
 		return backend.Info{}, err
 	}
-	defer s.unuse()
-	now, err := b.now(ctx, s, b.node(key))
-	if errors.Is(err, zk.ErrNoAuth) { // of somebody who may only look
-		err = b.sync(ctx, s)
+	defer s.release()
+	now, err := s.leaderTime(ctx, b.lockNode(key))
+	if errors.Is(err, zk.ErrNoAuth) { // a user without WRITE
+		err = s.sync(ctx)
 	}
 	if err != nil {
 		return backend.Info{}, err
 	}
-	return b.inspect(ctx, s, key, now)
+	return s.inspect(ctx, key, now)
 }
 
-// leaderTime is what the leader's clock showed at an instant of ours, or earlier. Nil
-// is not known.
+// leaderTime is what the clock of the leader showed at a local instant or before it. Nil:
+// not known.
 type leaderTime struct {
 	ms int64
 	at time.Time
 }
 
-// now reads the leader's clock, in the only way there is: by a change, the same that
-// every acquire makes to the lock's node. What is read after it is no older. Nil
-// without an error: there is no such node.
-func (b *Backend) now(ctx context.Context, s *session, dir string) (*leaderTime, error) {
+// leaderTime reads the clock of the leader by the change to the lock's node that every
+// acquire makes. What the session reads after that is no older. It returns nil if the
+// node does not exist.
+func (s *session) leaderTime(ctx context.Context, dir string) (*leaderTime, error) {
 	sent := time.Now()
 	stat, _, err := call(ctx, s, true, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(dir, nil, -1) })
-	if errors.Is(err, zk.ErrNoNode) {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, explain(err, dir)
 	}
 	return &leaderTime{stat.Mtime, sent}, nil
 }
 
-// age is how long ago a node was created by the leader's clock, and a little more.
-// Leaders are different machines, so it is never less than nothing.
+// age returns how long ago a node was created. It is not negative, though the clock of an
+// earlier leader may have been ahead.
 func (n *leaderTime) age(stat *zk.Stat) time.Duration {
 	if n == nil {
 		return 0
@@ -66,148 +58,98 @@ func (n *leaderTime) age(stat *zk.Stat) time.Duration {
 	return max(0, time.Duration(n.ms-stat.Ctime)*time.Millisecond) + time.Since(n.at)
 }
 
-func (b *Backend) sync(ctx context.Context, s *session) error {
-	_, _, err := call(ctx, s, false, func(c *zk.Conn) (string, error) { return c.Sync(b.base) })
-	return explain(err, b.base)
-}
-
-func (b *Backend) inspect(ctx context.Context, s *session, key string, now *leaderTime) (backend.Info, error) {
+func (s *session) inspect(ctx context.Context, key string, now *leaderTime) (backend.Info, error) {
 	info := backend.Info{Name: key}
-	members, err := b.members(ctx, s, b.node(key), -1)
+	dir := s.b.lockNode(key)
+	names, err := s.children(ctx, dir)
 	if err != nil {
 		return info, err
 	}
-	for _, m := range members {
-		p := backend.Party{Owner: m.owner, Metadata: metadata(m.data), Age: now.age(m.stat)}
+	q := queue(names)
+	for i, c := range q {
+		names[i] = c.node
+	}
+	nodes, err := s.readAll(ctx, dir, names[:len(q)], s.get)
+	if err != nil {
+		return info, err
+	}
+	for i, n := range nodes {
+		if n.stat == nil { // deleted meanwhile
+			continue
+		}
+		h := newHolder(q[i].owner, n)
+		h.Age = now.age(n.stat)
 		if info.Holder == nil {
-			info.Holder = &backend.Holder{Party: p, Token: uint64(m.stat.Czxid)}
+			info.Holder = &h
 		} else {
-			info.Waiters = append(info.Waiters, p)
+			info.Waiters = append(info.Waiters, h.Contender)
 		}
 	}
 	return info, nil
 }
 
-// members reads the first most nodes of a queue, all if that is negative, a few at
-// a time.
-func (b *Backend) members(ctx context.Context, s *session, dir string, most int) ([]member, error) {
-	nodes, _, err := call(ctx, s, false, func(c *zk.Conn) ([]string, error) {
-		nodes, _, err := c.Children(dir)
-		return nodes, err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, explain(err, dir)
-	}
-	q := queue(nodes)
-	if most >= 0 {
-		q = q[:min(most, len(q))]
-	}
-	all := make([]member, len(q))
-	errs := make([]error, len(q))
-	slots := make(chan struct{}, 16)
-	var wg sync.WaitGroup
-	for i, c := range q {
-		all[i].child = c
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			path := dir + "/" + c.node
-			m, _, err := call(ctx, s, false, func(conn *zk.Conn) (member, error) {
-				data, stat, err := conn.Get(path)
-				return member{c, data, stat}, err
-			})
-			switch {
-			case err == nil:
-				all[i] = m
-			case !errors.Is(err, zk.ErrNoNode):
-				errs[i] = explain(err, path)
-			}
-		})
-	}
-	wg.Wait()
-	here := all[:0]
-	for i, m := range all {
-		if errs[i] != nil {
-			return nil, errs[i]
-		}
-		if m.stat != nil {
-			here = append(here, m)
-		}
-	}
-	return here, nil
-}
-
-// Break deletes the node of whoever holds a key.
+// Break deletes the node of the holder of a key.
 func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
-	s, err := b.any(ctx)
+	s, err := b.anySession(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer s.unuse()
-	dir := b.node(key)
+	defer s.release()
+	dir := b.lockNode(key)
 	for {
-		if err := b.sync(ctx, s); err != nil {
+		if err := s.sync(ctx); err != nil {
 			return nil, err
 		}
-		head, err := b.members(ctx, s, dir, 1)
+		names, err := s.children(ctx, dir)
 		if err != nil {
 			return nil, err
 		}
-		if len(head) == 0 {
-			// free, or released between two looks
-			if q, err := b.members(ctx, s, dir, -1); err != nil || len(q) == 0 {
-				return nil, err
-			}
-			continue
+		q := queue(names)
+		if len(q) == 0 {
+			return nil, nil
 		}
-		m := head[0]
-		// The name is that of one attempt, so that nobody else can be hit.
-		err = deleteNode(ctx, s, dir+"/"+m.node)
-		if errors.Is(err, zk.ErrNoNode) {
-			continue
+		path := dir + "/" + q[0].node // the name belongs to one attempt only
+		n, err := s.get(ctx, path)
+		if err == nil && n.stat != nil {
+			err = s.deleteNode(ctx, path)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, zk.ErrNoNode), err == nil && n.stat == nil:
+			continue // released meanwhile
+		case err != nil:
 			return nil, err
 		}
-		return &backend.Holder{
-			Party: backend.Party{Owner: m.owner, Metadata: metadata(m.data)},
-			Token: uint64(m.stat.Czxid),
-		}, nil
+		h := newHolder(q[0].owner, n)
+		return &h, nil
 	}
 }
 
-// List lists the held keys.
+// List yields the held keys.
 func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
-	s, err := b.any(ctx)
+	s, err := b.anySession(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.unuse()
-	if err := b.sync(ctx, s); err != nil {
+	defer s.release()
+	if err := s.sync(ctx); err != nil {
 		return err
 	}
-	nodes, _, err := call(ctx, s, false, func(c *zk.Conn) ([]string, error) {
-		nodes, _, err := c.Children(b.base)
-		return nodes, err
-	})
+	nodes, err := s.children(ctx, b.base)
 	if err != nil {
-		return explain(err, b.base)
+		return err
 	}
 	var now *leaderTime
 	for _, n := range nodes {
-		name, ok := unescape(n)
+		key, ok := unescape(n)
 		if !ok {
 			continue
 		}
-		if now == nil { // one reading serves them all
-			if now, err = b.now(ctx, s, b.node(name)); err != nil && !errors.Is(err, zk.ErrNoAuth) {
+		if now == nil { // read once for all keys
+			if now, err = s.leaderTime(ctx, b.lockNode(key)); err != nil && !errors.Is(err, zk.ErrNoAuth) {
 				return err
 			}
 		}
-		info, err := b.inspect(ctx, s, name, now)
+		info, err := s.inspect(ctx, key, now)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package zklock
 
 import (
 	"cmp"
+	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,17 +11,16 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// DefaultPrefix is the node under which all locks stand unless another is asked
-// for.
+// DefaultPrefix is the node below which all locks are by default.
 const DefaultPrefix = "interlock"
 
-// Node returns the path of the node that the lock of a name is: root is the path
-// of the chroot ("" for none), then come the prefix and the escaped name.
+// Node returns the path of the node of a lock: the path of the chroot ("" for none),
+// the prefix and the escaped name.
 func Node(root, prefix, name string) string { return root + "/" + prefix + "/" + escape(name) }
 
-// escape is injective: a byte that ZooKeeper refuses, a slash, a percent sign and
-// every byte that is not printable ASCII become %XX. So does a leading dot, since
-// "." and ".." are no names of nodes.
+// escape returns the name of the node of a lock. It is injective: slash, percent sign,
+// space and every byte that is not printable ASCII become %XX. So does a leading dot,
+// since "." and ".." cannot be names of nodes.
 func escape(name string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder
@@ -34,30 +35,14 @@ func escape(name string) string {
 	return b.String()
 }
 
-// unescape is the reverse of escape. It is false for a node of no lock's.
+// unescape reverses escape. It returns false if the node is not that of a lock.
 func unescape(node string) (string, bool) {
-	var b strings.Builder
-	for i := 0; i < len(node); i++ {
-		if node[i] != '%' {
-			b.WriteByte(node[i])
-			continue
-		}
-		if i+3 > len(node) {
-			return "", false
-		}
-		c, err := strconv.ParseUint(node[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", false
-		}
-		b.WriteByte(byte(c))
-		i += 2
-	}
-	name := b.String()
-	return name, name != "" && len(name) <= backend.MaxName && escape(name) == node
+	name, err := url.PathUnescape(node)
+	return name, err == nil && name != "" && len(name) <= backend.MaxName && escape(name) == node
 }
 
-// child is one who holds or waits, as its node is named: the owner, a hyphen, and
-// the sequence that the server has appended.
+// child is the node of a holder or waiter, below the node of the lock. Its name is the
+// owner id, a hyphen, and the sequence number that the server appended.
 type child struct {
 	node  string
 	owner string
@@ -66,26 +51,21 @@ type child struct {
 
 const ownerLen = 32
 
-// parseChild is false for a node that is not of our form.
+// parseChild returns false for a node that the driver did not create.
 func parseChild(node string) (child, bool) {
 	if len(node) < ownerLen+2 || node[ownerLen] != '-' {
 		return child{}, false
 	}
-	for i := range ownerLen {
-		if c := node[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return child{}, false
-		}
-	}
-	digits := node[ownerLen+1:]
+	owner, digits := node[:ownerLen], node[ownerLen+1:]
 	seq, err := strconv.ParseInt(digits, 10, 32)
-	if err != nil || len(digits) < 10 || digits[0] == '+' {
+	if err != nil || len(digits) < 10 || digits[0] == '+' || strings.Trim(owner, "0123456789abcdef") != "" {
 		return child{}, false
 	}
-	return child{node, node[:ownerLen], int32(seq)}, true
+	return child{node, owner, int32(seq)}, true
 }
 
-// queue returns those of ours among the children of a lock's node in the order in
-// which they are served.
+// queue returns the holder and the waiters among the children of a lock's node, in the
+// order in which they are served.
 func queue(nodes []string) []child {
 	q := make([]child, 0, len(nodes))
 	for _, n := range nodes {
@@ -97,18 +77,11 @@ func queue(nodes []string) []child {
 	return q
 }
 
-// compareSeq orders sequences over their wrap from the greatest int32 to the
-// least: those that live at the same time are never 2^31 apart.
+// compareSeq orders sequence numbers, which wrap from the greatest int32 to the
+// least. Those of nodes that exist at the same time are never 2^31 apart.
 func compareSeq(a, b int32) int { return cmp.Compare(a-b, 0) }
 
-func indexOf(q []child, node string) int {
-	return slices.IndexFunc(q, func(c child) bool { return c.node == node })
-}
-
-// base returns the last element of a path.
-func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
-
-// checkPrefix accepts what can be one element of a path as it is.
+// checkPrefix accepts a name that needs no escaping.
 func checkPrefix(prefix string) error {
 	if prefix == "" || len(prefix) > 200 || escape(prefix) != prefix || prefix == "zookeeper" {
 		return backend.Invalid("prefix", prefix, "1 to 200 printable ASCII characters without '/', '%', white space and a leading dot, and not zookeeper")
@@ -116,18 +89,10 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// checkRoot accepts the path of an existing node, or "".
+// checkRoot accepts an absolute path without a slash at its end, or "".
 func checkRoot(root string) error {
-	if root == "" {
-		return nil
-	}
-	ok := strings.HasPrefix(root, "/") && len(root) <= 1000
-	for _, e := range strings.Split(strings.TrimPrefix(root, "/"), "/") {
-		if e == "" || e == "." || e == ".." || strings.ContainsFunc(e, func(r rune) bool { return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 }) {
-			ok = false
-		}
-	}
-	if !ok {
+	refused := func(r rune) bool { return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 } // by ZooKeeper
+	if root != "" && (root[0] != '/' || root == "/" || len(root) > 1000 || path.Clean(root) != root || strings.ContainsFunc(root, refused)) {
 		return backend.Invalid("chroot", root, "the path of a node, such as /app/locks, or none")
 	}
 	return nil

@@ -21,12 +21,12 @@ func TestEscape(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", name, got, want)
 		}
 		if got, ok := unescape(want); !ok || got != name {
-			t.Errorf("%q: got %q back, %v", name, got, ok)
+			t.Errorf("%q: unescaped %q, %v", name, got, ok)
 		}
 	}
 	for _, node := range []string{"", "%", "%2", "%2f", "%41", "a%", "a/b", "%zz", ".", "é", strings.Repeat("a", backend.MaxName+1)} {
 		if name, ok := unescape(node); ok {
-			t.Errorf("%q is no lock's node, got %q", node, name)
+			t.Errorf("%q is not the node of a lock, got %q", node, name)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func FuzzEscape(f *testing.F) {
 		}
 		node := escape(name)
 		if got, ok := unescape(node); !ok || got != name {
-			t.Fatalf("%q is %q and back %q, %v", name, node, got, ok)
+			t.Fatalf("%q is %q, unescaped %q, %v", name, node, got, ok)
 		}
 		if strings.ContainsAny(node, "/\x00") || node == "." || node == ".." {
 			t.Fatalf("%q is %q", name, node)
@@ -49,9 +49,9 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
-func TestQueueOverTheWrapOfTheSequence(t *testing.T) {
+func TestQueueAfterSequenceWrap(t *testing.T) {
 	owner := func(c string) string { return strings.Repeat(c, ownerLen) + "-" }
-	// as the server writes them: ten characters at least, of an int32
+	// as the server writes an int32: at least ten characters
 	first, second, third, fourth := owner("d")+"2147483646", owner("c")+"2147483647", owner("b")+"-2147483648", owner("a")+"-2147483647"
 	foreign := []string{
 		"lock-0000000001", owner("e"), owner("e") + "1", owner("e") + "00000000xx", owner("E") + "0000000001", owner("e") + "2147483648",
@@ -87,7 +87,7 @@ func TestParse(t *testing.T) {
 	if got := strings.Join(b.addrs, " "); got != "h1:2181 h2:2182 [::1]:2181" {
 		t.Errorf("addresses %q", got)
 	}
-	if b.base != "/app/locks/p" || b.node("a/b") != "/app/locks/p/a%2Fb" || string(b.auth) != "me:pa@ss" || b.opt.acl[0].Scheme != "auth" {
+	if b.base != "/app/locks/p" || b.lockNode("a/b") != "/app/locks/p/a%2Fb" || string(b.auth) != "me:pa@ss" || b.opt.acl[0].Scheme != "auth" {
 		t.Errorf("got %+v", b)
 	}
 	for url, want := range map[string]string{
@@ -111,12 +111,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
-	for err, uncertain := range map[error]bool{
-		zk.ErrConnectionClosed: true, zk.ErrClosing: true, errors.New("write: broken pipe"): true, zk.ErrSessionExpired: true,
-		zk.ErrNoNode: false, zk.ErrNoAuth: false, zk.ErrNodeExists: false, errors.New("unknown error: -127"): false, errSessionOver: false,
+// outcome is how a driver classifies an error.
+type outcome int
+
+const (
+	unknown outcome = iota
+	notExecuted
+	ended // the session: the caller decides
+)
+
+func TestExplainChange(t *testing.T) {
+	for err, want := range map[error]outcome{
+		zk.ErrConnectionClosed: unknown, zk.ErrClosing: unknown, errors.New("write: broken pipe"): unknown, zk.ErrSessionExpired: unknown,
+		zk.ErrNoNode: notExecuted, zk.ErrNoAuth: notExecuted, zk.ErrNodeExists: notExecuted, errors.New("unknown error: -127"): notExecuted,
+		notSent{errors.New("ended before")}: notExecuted, errSessionExpired: ended,
 	} {
-		if got := changed(err, "/x"); isUncertain(got) != uncertain || !errors.Is(got, err) && err != errSessionOver {
+		got := explainChange(err, "/x")
+		uncertain, outcomeUnknown := errors.Is(got, backend.ErrUncertain), backend.OutcomeUnknown(got)
+		if uncertain != (want == unknown) || outcomeUnknown != (want != notExecuted) || !errors.Is(got, err) {
 			t.Errorf("%v: got %v", err, got)
 		}
 	}

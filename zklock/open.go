@@ -16,35 +16,32 @@ import (
 
 func init() { backend.Register("zk", Open) }
 
-// Open opens a backend from a URL; see the package's documentation for its form.
+// Open opens a backend from a URL. The package documentation describes its form.
 func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	b, err := parse(u)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.opt.wait)
+	ctx, cancel := context.WithTimeout(ctx, b.opt.openTimeout)
 	defer cancel()
-	if b.limits, err = probe(ctx, b.dial, b.addrs, b.dialTimeout); err == nil {
-		b.declare()
-		err = b.prepare(ctx)
-	}
+	l, err := probe(ctx, b.dial, b.addrs, b.dialTimeout)
 	if err != nil {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = b.Close(last) // err is the one that matters
+		return nil, err
+	}
+	if err := b.prepare(ctx, l); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// New makes a backend of the caller's connection, which is never closed. Its
-// session holds all locks, so its timeout is the greatest TTL; a TTL that is less
-// is how long a holder trusts its lock without a renewal, while the service keeps
-// what a crashed holder had for the whole timeout. timeout is what [zk.Connect]
-// was given; the server is asked what it makes of that. Use a connection of its
-// own for locks: they wait for whatever else the connection transports.
+// New returns a backend on the caller's connection, which the driver never closes. Its
+// session holds all locks, so its timeout is the greatest TTL. A shorter TTL limits how
+// long a holder trusts its lock without a renewal, while the service keeps the lock of
+// a crashed holder for the whole timeout. timeout is what [zk.Connect] was given; New
+// asks the server what it grants for that. Use a separate connection for locks: they
+// wait for whatever else the connection transports.
 //
-// New takes a little more than half a tick of the server's, to learn how long the
+// New takes a little more than half a tick of the server, to learn how long the
 // session lasts. It fails if the server does not answer before ctx ends.
 func New(ctx context.Context, conn *zk.Conn, timeout time.Duration, opts ...Option) (*Backend, error) {
 	o := defaults()
@@ -58,67 +55,40 @@ func New(ctx context.Context, conn *zk.Conn, timeout time.Duration, opts ...Opti
 	}
 	b := newBackend(o)
 	b.given = conn
-	ctx, cancel := context.WithTimeout(ctx, o.wait)
+	ctx, cancel := context.WithTimeout(ctx, o.openTimeout)
 	defer cancel()
-	addr, err := server(ctx, conn)
+	for conn.Server() == "" || conn.State() != zk.StateHasSession {
+		sleep(ctx, 10*time.Millisecond)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("zookeeper: the connection given to New is %v: %w", conn.State(), ctx.Err())
+		}
+	}
+	b.addrs = []string{conn.Server()}
+	l, err := probe(ctx, o.dial, b.addrs, o.openTimeout)
 	if err != nil {
 		return nil, err
 	}
-	b.addrs = []string{addr}
-	l, err := probe(ctx, o.dial, b.addrs, o.wait)
-	if err != nil {
-		return nil, err
-	}
-	b.limits = limits{l.least, min(max(timeout.Truncate(time.Millisecond), l.least), l.most)}
-	b.declare()
-	if err := b.prepare(ctx); err != nil {
-		b.stop()
+	l.most = min(max(timeout.Truncate(time.Millisecond), l.least), l.most)
+	if err := b.prepare(ctx, l); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// server is the address that a connection uses.
-func server(ctx context.Context, conn *zk.Conn) (string, error) {
-	for {
-		if addr := conn.Server(); addr != "" && conn.State() == zk.StateHasSession {
-			return addr, nil
-		}
-		sleep(ctx, 10*time.Millisecond)
-		if ctx.Err() != nil {
-			return "", fmt.Errorf("zookeeper: the connection given to New is %v: %w", conn.State(), ctx.Err())
-		}
+// prepare creates the node below which all locks are. It closes b if that fails.
+func (b *Backend) prepare(ctx context.Context, l limits) error {
+	b.setLimits(l)
+	s, err := b.anySession(ctx)
+	if err == nil {
+		defer s.release()
+		err = s.createBase(ctx)
 	}
-}
-
-// prepare makes sure of the node under which all locks stand.
-func (b *Backend) prepare(ctx context.Context) error {
-	s, err := b.any(ctx)
 	if err != nil {
-		return err
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = b.Close(ctx) // err is more important
 	}
-	defer s.unuse()
-	return b.createBase(ctx, s)
-}
-
-func (b *Backend) createBase(ctx context.Context, s *session) error {
-	found, _, err := call(ctx, s, false, func(c *zk.Conn) (bool, error) {
-		ok, _, err := c.Exists(b.base)
-		return ok, err
-	})
-	if err != nil || found {
-		return explain(err, b.base)
-	}
-	_, _, err = call(ctx, s, true, func(c *zk.Conn) (string, error) {
-		return c.Create(b.base, nil, zk.FlagPersistent, b.opt.acl)
-	})
-	switch {
-	case errors.Is(err, zk.ErrNodeExists):
-		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		return fmt.Errorf("%w chroot %.200q: there is no such node; create it, or use another path", backend.ErrInvalid, b.opt.root)
-	}
-	return explain(err, b.base)
+	return err
 }
 
 func parse(u *backend.URL) (*Backend, error) {
@@ -127,7 +97,7 @@ func parse(u *backend.URL) (*Backend, error) {
 	o.prefix = p.String("prefix", DefaultPrefix)
 	o.root = strings.TrimRight(u.Path, "/")
 	dialTimeout := p.Duration("dial_timeout", 3*time.Second)
-	o.wait = p.Duration("open_timeout", 10*time.Second)
+	o.openTimeout = p.Duration("open_timeout", 10*time.Second)
 	auth := p.Enum("auth", "", "digest")
 	files := tlsurl.Read(p)
 	secure := p.Bool("tls", false)

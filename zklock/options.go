@@ -12,22 +12,22 @@ import (
 )
 
 type options struct {
-	prefix string
-	root   string
-	acl    []zk.ACL
-	dial   dialer // how New reaches the server to ask for its bounds
-	wait   time.Duration
+	prefix      string
+	root        string
+	acl         []zk.ACL
+	dial        dialer // for New, to ask the server for its bounds
+	openTimeout time.Duration
 }
 
 func defaults() options {
-	return options{prefix: DefaultPrefix, acl: zk.WorldACL(zk.PermAll), dial: dialTCP(nil), wait: 10 * time.Second}
+	return options{prefix: DefaultPrefix, acl: zk.WorldACL(zk.PermAll), dial: dialTCP(nil), openTimeout: 10 * time.Second}
 }
 
 // Option changes what New does.
 type Option func(*options) error
 
-// WithPrefix sets the node under which the locks stand, instead of
-// [DefaultPrefix]. All who share a lock must use the same.
+// WithPrefix sets the node below which the locks are, instead of [DefaultPrefix]. All
+// clients of a lock must use the same prefix.
 func WithPrefix(prefix string) Option {
 	return func(o *options) error {
 		o.prefix = prefix
@@ -35,8 +35,8 @@ func WithPrefix(prefix string) Option {
 	}
 }
 
-// WithChroot sets the path of an existing node under which the prefix stands, as
-// the path of a URL does.
+// WithChroot sets the path of the existing node that contains the prefix, as the
+// path of a URL does.
 func WithChroot(path string) Option {
 	return func(o *options) error {
 		o.root = path
@@ -44,7 +44,8 @@ func WithChroot(path string) Option {
 	}
 }
 
-// WithACL sets who may use the nodes that are created; by default everybody.
+// WithACL sets the ACL of the nodes that the driver creates. The default permits
+// everything to all users.
 func WithACL(acl ...zk.ACL) Option {
 	return func(o *options) error {
 		if len(acl) == 0 {
@@ -55,14 +56,13 @@ func WithACL(acl ...zk.ACL) Option {
 	}
 }
 
-// WithDialer sets how New reaches the server, to ask for its bounds of session
-// timeouts; by default over TCP. A caller whose connection uses TLS needs it.
+// WithDialer sets how New connects to the server to ask for its bounds of session
+// timeouts. The default is TCP. A caller whose connection uses TLS needs it.
 func WithDialer(dial func(ctx context.Context, addr string) (net.Conn, error)) Option {
 	return func(o *options) error { o.dial = dial; return nil }
 }
 
-// dialTCP connects, over TLS if that is not nil. A dead connection is noticed by
-// the session's pings.
+// dialTCP returns a dialer for TCP, with TLS if c is not nil.
 func dialTCP(c *tls.Config) dialer {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, addr string) (net.Conn, error) {

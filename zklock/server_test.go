@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// fakeServer speaks as much of the protocol as a session needs: it resumes every
-// session, knows each node that is read, and denies that any other exists.
+// fakeServer implements as much of the protocol as a session needs: it resumes every
+// session, has each node that is read, and answers an exists request with no.
 type fakeServer struct {
 	listener net.Listener
-	each     int // requests that a connection serves, 0 for no bound
-	// handle, if there is one, answers a request, or leaves it
-	handle   func(op int32, req []byte) (body []byte, code int32, done bool)
-	mute     atomic.Bool
-	zxid     atomic.Int64
-	hellos   atomic.Int64
-	renewals atomic.Int64 // requests to set watches anew
-	blind    atomic.Int64 // of those, and of resumed connections, which did not say what had been seen
-	wg       sync.WaitGroup
+	each     int // requests for each connection, 0: unlimited
+	// handle, if not nil, answers a request, or returns done false
+	handle      func(op int32, req []byte) (body []byte, code int32, done bool)
+	silent      atomic.Bool // replies are not sent
+	zxid        atomic.Int64
+	handshakes  atomic.Int64
+	setWatches  atomic.Int64 // requests that set watches again
+	withoutZxid atomic.Int64 // of those, and of resumptions
+	wg          sync.WaitGroup
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -78,8 +78,8 @@ func readFrame(c net.Conn) ([]byte, error) {
 	return p, err
 }
 
-func (f *fakeServer) say(c net.Conn, p []byte) error {
-	if f.mute.Load() {
+func (f *fakeServer) reply(c net.Conn, p []byte) error {
+	if f.silent.Load() {
 		return nil
 	}
 	_, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(p))), p...))
@@ -91,13 +91,13 @@ func (f *fakeServer) serve(c net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if f.hellos.Add(1) > 1 && binary.BigEndian.Uint64(hello[4:]) == 0 {
-		f.blind.Add(1)
+	if f.handshakes.Add(1) > 1 && binary.BigEndian.Uint64(hello[4:]) == 0 {
+		f.withoutZxid.Add(1)
 	}
 	p := append(make([]byte, 4), hello[12:16]...) // the timeout that was asked for
 	p = binary.BigEndian.AppendUint64(p, 7)
 	p = binary.BigEndian.AppendUint32(p, 16)
-	if err := f.say(c, append(p, make([]byte, 16)...)); err != nil {
+	if err := f.reply(c, append(p, make([]byte, 16)...)); err != nil {
 		return err
 	}
 	for n := 0; f.each == 0 || n < f.each; n++ {
@@ -105,7 +105,7 @@ func (f *fakeServer) serve(c net.Conn) error {
 		if err != nil {
 			return err
 		}
-		const exists, get, ping, farewell, noNode = 3, 4, 11, -11, -101
+		const exists, get, ping, closeSession, noNode = 3, 4, 11, -11, -101
 		zxid, code, body := f.zxid.Add(1), int32(0), []byte(nil)
 		op := int32(binary.BigEndian.Uint32(req[4:]))
 		switch op {
@@ -114,9 +114,9 @@ func (f *fakeServer) serve(c net.Conn) error {
 		case get:
 			body = make([]byte, 4+68) // no data, and a stat
 		case setWatches:
-			f.renewals.Add(1)
+			f.setWatches.Add(1)
 			if binary.BigEndian.Uint64(req[8:]) == 0 {
-				f.blind.Add(1)
+				f.withoutZxid.Add(1)
 			}
 		case ping:
 			n--
@@ -129,31 +129,37 @@ func (f *fakeServer) serve(c net.Conn) error {
 		p := append([]byte(nil), req[:4]...)
 		p = binary.BigEndian.AppendUint64(p, uint64(zxid))
 		p = binary.BigEndian.AppendUint32(p, uint32(code))
-		if err := f.say(c, append(p, body...)); err != nil {
+		if err := f.reply(c, append(p, body...)); err != nil {
 			return err
 		}
-		if op == farewell {
+		if op == closeSession {
 			return nil
 		}
 	}
-	return errors.New("enough")
+	return errors.New("served enough requests")
 }
 
-// newTestSession is connected to a server. It ends with the test.
-func newTestSession(t *testing.T, f *fakeServer, ttl time.Duration) *session {
-	t.Helper()
+func newTestBackend(f *fakeServer) *Backend {
 	b := newBackend(defaults())
 	b.own, b.addrs, b.dial, b.dialTimeout = true, []string{f.listener.Addr().String()}, dialTCP(nil), 10*time.Second
-	s := b.newSession(ttl)
-	b.closing.Add(1)
-	if err := s.connect(); err != nil {
+	return b
+}
+
+// newTestSession returns a session that is connected to f. It ends with the test.
+func newTestSession(t *testing.T, f *fakeServer, ttl time.Duration) *session {
+	t.Helper()
+	b := newTestBackend(f)
+	b.mu.Lock()
+	s, err := b.newSession(ttl)
+	b.mu.Unlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.finish(errRetired)
+		s.end(errIdleSession)
 		b.closing.Wait()
 	})
-	if err := s.greet(t.Context()); err != nil {
+	if err := s.awaitConnection(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"strings"
 	"sync"
@@ -13,105 +15,103 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// session is one session at the service. All who ask for the same TTL share it:
-// its timeout is their TTL. It never comes back: when the server has ended it,
-// another session takes its place in the backend.
+// session is one session at the service. All requests with the same TTL share it: its
+// timeout is the TTL. A session that has ended is never used again; the next request
+// opens another one.
 type session struct {
 	b     *Backend
-	ttl   time.Duration // the key in Backend.sessions; zero for a caller's connection
+	ttl   time.Duration // its key in Backend.sessions; zero for a caller's connection
 	conn  *zk.Conn
-	id    int64 // of a caller's connection, which may go on with another session
-	clock *clock
-	zxid  atomic.Int64 // of the last transaction that a reply told of
+	id    int64 // set for a caller's connection, which may change to another session
+	clock *sessionClock
+	zxid  atomic.Int64 // the last one that a reply contained
 
-	over   chan struct{} // closed when the server has ended it, or we have
+	opened chan struct{} // closed when the session is ready for use
+	done   chan struct{} // closed when it has ended
 	ending context.Context
-	end    context.CancelFunc // stops dialing
-	events <-chan zk.Event    // closed when the library's goroutines have ended
-	calls  sync.WaitGroup     // requests whose answers are still to come
+	cancel context.CancelFunc // of ending: stops dialing
+	events <-chan zk.Event    // closed when the goroutines of the library have ended
+	calls  sync.WaitGroup     // requests without a reply, and other goroutines of the session
 
-	confirms *batch
-	keeping  *time.Timer
+	confirming  chan struct{} // capacity 1: a confirm is under way
+	confirmSent time.Time     // of the last one; for the owner of confirming
 
-	mu      sync.Mutex
-	err     error         // why it is over
-	wire    *wire         // the current connection
-	serial  int           // of connections
-	up      bool          // connected
-	changed chan struct{} // closed when up changes
-	failed  error         // the last error of dialing
-	users   int           // attempts and grants
-	idle    *time.Timer   // ends a session that nobody uses
-	pinned  bool          // its connection was given away: never idle
-	server  string        // that a caller's connection last used
+	mu        sync.Mutex    // guards the fields below
+	err       error         // why it has ended
+	wire      *wireConn     // the current connection
+	number    int           // of the current connection, see connNumber
+	connected chan struct{} // closed when it is connected; another one after the connection is lost
+	dialErr   error         // of the last connection that failed
+	users     int           // attempts and grants
+	idleSince time.Time     // when users became zero
+	pinned    bool          // its connection was given to the caller: never idle
+	server    string        // that a caller's connection last used
 }
 
-func (b *Backend) newSession(ttl time.Duration) *session {
-	s := &session{b: b, ttl: ttl, over: make(chan struct{}), changed: make(chan struct{})}
-	s.clock = &clock{timeout: ttl, relay: relayTime(b.limits.least)}
-	s.ending, s.end = context.WithCancel(context.Background())
-	s.confirms = &batch{s: s}
-	return s
-}
-
-// connect begins to connect. The session is usable when ready says so.
-func (s *session) connect() error {
-	ms := (s.ttl + time.Millisecond - 1).Truncate(time.Millisecond)
-	conn, events, err := zk.Connect(s.b.addrs, ms,
-		zk.WithDialer(s.dial), zk.WithHostProvider(&hosts{s: s, curr: -1}), zk.WithEventCallback(s.event),
-		zk.WithLogger(silent{}), zk.WithLogInfo(false))
+// newSession returns a session that begins to connect. b.mu must be held: the
+// callbacks of the library must not see it half made.
+func (b *Backend) newSession(ttl time.Duration) (*session, error) {
+	s := &session{
+		b: b, ttl: ttl, conn: b.given,
+		opened: make(chan struct{}), done: make(chan struct{}), connected: make(chan struct{}), confirming: make(chan struct{}, 1),
+		clock: &sessionClock{current: sessionTimes{timeout: ttl}, relay: relayTime(b.limits.least)},
+	}
+	s.ending, s.cancel = context.WithCancel(context.Background())
+	if !b.own {
+		s.clock.current.timeout = b.limits.most
+		return s, nil
+	}
+	ms := (ttl + time.Millisecond - 1).Truncate(time.Millisecond)
+	conn, events, err := zk.Connect(b.addrs, ms,
+		zk.WithDialer(s.dial), zk.WithHostProvider(&hosts{s: s, current: -1}), zk.WithEventCallback(s.onEvent),
+		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false))
 	if err != nil {
-		return fmt.Errorf("zookeeper: %w", err)
+		return nil, fmt.Errorf("zookeeper: %w", err)
 	}
 	s.conn, s.events = conn, events
-	return nil
+	b.closing.Add(1) // until s.close
+	return s, nil
 }
 
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
-
-// hosts names the servers in turn. They are resolved each time they are dialed,
-// and the library's pause of a second after each round is left to dial.
+// hosts returns the servers in turn. Their names are resolved for each connection.
 type hosts struct {
-	s     *session
-	addrs []string
-	curr  int
+	s       *session
+	addrs   []string
+	current int
 }
 
 func (h *hosts) Init(addrs []string) error { h.addrs = addrs; return nil }
 func (h *hosts) Len() int                  { return len(h.addrs) }
 func (h *hosts) Connected()                {}
 
-// Next reports the end of a round only when the session is over: that is where the
-// library looks whether it was closed.
+// Next reports the end of a round only if the session has ended: the library then
+// looks whether it was closed. Otherwise it would pause for a second; dial pauses.
 func (h *hosts) Next() (string, bool) {
-	h.curr = (h.curr + 1) % len(h.addrs)
-	return h.addrs[h.curr], h.s.ending.Err() != nil
+	h.current = (h.current + 1) % len(h.addrs)
+	return h.addrs[h.current], h.s.ending.Err() != nil
 }
 
-// dial is called by the library for one connection after the other. Once the
-// session is over there is no other: the library would go on, unasked, with a new
-// session, and execute in it what was meant for the old one.
+// dial is called by the library for one connection after the other. It refuses when the
+// session has ended: the library would open a new session by itself, and execute
+// in it what was meant for the old one.
 //
-// Nor is there one when no server has answered for the timeout. No lease of the
-// session is trusted any more, but each attempt to resume it that arrives, and
-// whose answer is lost, would keep the locks for another timeout.
+// dial also refuses if no server has answered for the timeout. No lease of the session
+// is trusted any more, but a resumption whose reply is lost would keep the locks
+// for another timeout.
 func (s *session) dial(_, addr string, _ time.Duration) (net.Conn, error) {
 	s.mu.Lock()
-	failed := s.failed
+	failed := s.dialErr != nil
 	s.mu.Unlock()
-	if failed != nil {
-		// one round of all servers in 200 ms at most, so that an outage is short
+	if failed { // one round of all servers takes 200 ms at least
 		sleep(s.ending, 200*time.Millisecond/time.Duration(len(s.b.addrs)))
 	}
 	if s.ending.Err() != nil {
-		return nil, errSessionOver
+		return nil, errSessionExpired
 	}
-	timeout := s.clock.period()
-	if last := s.clock.lastAnswer(); !last.IsZero() && time.Since(last) > timeout {
-		s.finish(errSilent)
-		return nil, errSilent
+	timeout := s.clock.times().timeout
+	if last := s.clock.times().answeredAt; !last.IsZero() && time.Since(last) > timeout {
+		s.end(errNoAnswer)
+		return nil, errNoAnswer
 	}
 	ctx, cancel := context.WithTimeout(s.ending, min(max(timeout/3, 250*time.Millisecond), s.b.dialTimeout))
 	defer cancel()
@@ -119,77 +119,61 @@ func (s *session) dial(_, addr string, _ time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.failed = err
+		s.dialErr = err
 		return nil, err
 	}
 	if s.ending.Err() != nil {
 		_ = c.Close()
-		return nil, errSessionOver
+		return nil, errSessionExpired
 	}
-	s.failed = fmt.Errorf("%s does not answer", addr) // until it does
-	s.wire = newWire(c, s.clock, &s.zxid, min(max(timeout/3, time.Second), s.b.dialTimeout))
+	s.dialErr = fmt.Errorf("%s does not answer", addr) // until it does
+	s.wire = newWireConn(c, s.clock, &s.zxid, min(max(timeout/3, time.Second), s.b.dialTimeout))
 	return s.wire, nil
 }
 
-// event is called by the library's goroutines and must not block.
-func (s *session) event(e zk.Event) {
+// onEvent is called by the goroutines of the library and must not block.
+func (s *session) onEvent(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
 	}
-	switch e.State {
-	case zk.StateHasSession:
-		s.setUp(true)
-	case zk.StateDisconnected:
-		s.setUp(false)
-	case zk.StateExpired:
-		s.finish(errSessionOver)
+	if e.State == zk.StateExpired {
+		s.end(errSessionExpired)
 	}
-}
-
-func (s *session) setUp(up bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if up {
-		s.serial++
-		s.failed = nil
-	}
-	if s.up != up {
-		s.up = up
-		close(s.changed)
-		s.changed = make(chan struct{})
+	switch connected := isReady(s.connected); {
+	case e.State == zk.StateHasSession:
+		s.number++
+		s.dialErr = nil
+		if !connected {
+			close(s.connected)
+		}
+	case e.State == zk.StateDisconnected && connected:
+		s.connected = make(chan struct{})
 	}
 }
 
-// finish makes the session over, once, and closes what is ours in the background.
-func (s *session) finish(why error) {
+// end ends the session once. It closes a session of the driver's own in the background.
+func (s *session) end(why error) {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
 		return
 	}
 	s.err = why
-	if s.keeping != nil {
-		s.keeping.Stop()
-	}
-	if s.idle != nil {
-		s.idle.Stop()
-	}
-	close(s.over)
+	close(s.done)
 	s.mu.Unlock()
-	s.end() // no more connections, from this moment
-	s.b.forget(s)
+	s.cancel() // no more connections from here on
+	s.b.remove(s)
 	if s.b.own {
 		go s.close()
 	}
 }
 
-// close ends the connection and returns when nothing of the library runs any more.
+// close closes the connection. It returns when no goroutine of the session runs any more.
 func (s *session) close() {
 	defer s.b.closing.Done()
-	if s.conn == nil {
-		return
-	}
-	cut := time.AfterFunc(700*time.Millisecond, s.cut) // a server that does not answer the farewell
+	cut := time.AfterFunc(700*time.Millisecond, s.cut) // the server may not answer the close request
 	s.conn.Close()
 	cut.Stop()
 	s.cut()
@@ -207,8 +191,8 @@ func (s *session) cut() {
 	}
 }
 
-// begin counts something that close waits for.
-func (s *session) begin() error {
+// startCall counts a goroutine that close waits for. It fails if the session has ended.
+func (s *session) startCall() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -217,179 +201,99 @@ func (s *session) begin() error {
 	return s.err
 }
 
-// ended is why the session is over, nil while it is not.
-func (s *session) ended() error {
+// endErr returns why the session has ended, nil if it has not.
+func (s *session) endErr() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// await returns when the session is connected, or why it is not.
-func (s *session) await(ctx context.Context) error {
+// awaitConnection returns when the session is connected, or why it is not. On a
+// caller's connection, whose state is not known, it returns at once.
+func (s *session) awaitConnection(ctx context.Context) error {
 	if !s.b.own {
-		return ctx.Err() // the caller's connection does not tell
+		return ctx.Err()
 	}
-	for {
-		s.mu.Lock()
-		up, changed, failed, err := s.up, s.changed, s.failed, s.err
-		s.mu.Unlock()
-		switch {
-		case err != nil:
-			return err
-		case up:
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-s.over:
-		case <-ctx.Done():
-			if failed == nil {
-				failed = errors.New("the connection was lost")
-			}
-			return fmt.Errorf("zookeeper: not connected to %s (%w): %w", strings.Join(s.b.addrs, ","), failed, ctx.Err())
-		}
-	}
-}
-
-// connection is the number of the current connection: watches are in force from
-// the request that set them to the end of its connection, and then again only
-// when the library has set them anew. Zero: the connection does not tell.
-func (s *session) connection() int {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.serial
-}
-
-// call makes a request that ctx can leave behind: the library blocks as long as
-// there is no connection, and knows no contexts. pending is closed when a request
-// that was left behind has ended.
-func call[T any](ctx context.Context, s *session, change bool, f func(c *zk.Conn) (T, error)) (v T, pending <-chan struct{}, err error) {
-	if err := ctx.Err(); err != nil {
-		return v, nil, notSent{err}
-	}
-	if err := s.begin(); err != nil {
-		return v, nil, err
-	}
-	type result struct {
-		v   T
-		err error
-	}
-	got := make(chan result, 1)
-	done := make(chan struct{})
-	go func() {
-		defer s.calls.Done()
-		defer close(done)
-		sent := time.Now()
-		v, err := f(s.conn)
-		if !s.b.own {
-			err = s.observe(sent, change, err)
-		}
-		got <- result{v, err}
-	}()
-	select {
-	case r := <-got:
-		if e := s.ended(); e != nil && !answered(r.err) {
-			r.err = e
-		}
-		return r.v, nil, r.err
-	case <-ctx.Done():
-		return v, done, ctx.Err()
-	case <-s.over:
-		return v, done, s.ended()
-	}
-}
-
-// notSent is the error of a request that never left.
-type notSent struct{ error }
-
-func (n notSent) Unwrap() error { return n.error }
-
-// observe keeps the clock of a caller's connection, and notices when that goes on
-// with another session.
-func (s *session) observe(sent time.Time, change bool, err error) error {
-	if s.conn.SessionID() != s.id {
-		s.finish(errSessionOver)
-		return errSessionOver
-	}
-	server := s.conn.Server()
-	s.mu.Lock()
-	moved := server != s.server
-	s.server = server
+	connected := s.connected
 	s.mu.Unlock()
-	if moved {
-		s.clock.moved()
+	select {
+	case <-connected:
+		return s.endErr()
+	case <-s.done:
+		return s.endErr()
+	case <-ctx.Done():
+		return s.notConnected(ctx)
 	}
-	if answered(err) {
-		s.clock.answered(sent, time.Now(), change && err == nil)
-	}
-	return err
 }
 
-// use counts a user of the session.
-func (s *session) use() bool {
+// notConnected returns the error of a wait for the connection that ctx ended.
+func (s *session) notConnected(ctx context.Context) error {
+	if !s.b.own {
+		return fmt.Errorf("zookeeper: the connection given to New is %v: %w", s.conn.State(), ctx.Err())
+	}
+	s.mu.Lock()
+	err := s.dialErr
+	s.mu.Unlock()
+	if err == nil {
+		err = errors.New("the connection was lost")
+	}
+	return fmt.Errorf("zookeeper: not connected to %s (%w): %w", strings.Join(s.b.addrs, ","), err, ctx.Err())
+}
+
+// connNumber returns the number of the current connection, 0 for a caller's
+// connection. A watch is in force from the request that set it to the end of its
+// connection, and again when the library has set it on the next one.
+func (s *session) connNumber() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil {
+	return s.number
+}
+
+// usable reports whether a request can be sent now, as far as is known.
+func (s *session) usable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return isReady(s.opened) && (isReady(s.connected) || !s.b.own)
+}
+
+// retain counts a user of the session. It returns false if the session has ended.
+func (s *session) retain() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.users++
+	}
+	return s.err == nil
+}
+
+func (s *session) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users == 0 {
+		s.idleSince = time.Now()
+	}
+}
+
+// inUse reports whether the session's clock must be kept fresh. That of a caller's
+// connection always is: otherwise it would take more than half a tick to learn it.
+func (s *session) inUse() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users > 0 || !s.b.own
+}
+
+// isReady reports whether a receive from c does not block. It receives.
+func isReady[T any](c <-chan T) bool {
+	select {
+	case <-c:
+		return true
+	default:
 		return false
 	}
-	s.users++
-	if s.idle != nil {
-		s.idle.Stop()
-	}
-	if s.users == 1 && s.b.own {
-		s.keepInLocked(s.keepEvery())
-	}
-	return true
 }
 
-const idleFor = time.Minute
-
-func (s *session) unuse() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.users--
-	if s.users > 0 || s.err != nil || !s.b.own {
-		return
-	}
-	if s.keeping != nil {
-		s.keeping.Stop()
-	}
-	s.idleInLocked()
-}
-
-// opened lets a session end that nobody uses: who opened it may have no more time.
-func (s *session) opened() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.b.own && s.users == 0 {
-		s.idleInLocked()
-	}
-}
-
-func (s *session) idleInLocked() {
-	if s.idle == nil {
-		s.idle = time.AfterFunc(idleFor, s.unused)
-	} else {
-		s.idle.Reset(idleFor)
-	}
-}
-
-func (s *session) unused() {
-	s.mu.Lock()
-	unused := s.users == 0 && !s.pinned
-	s.mu.Unlock()
-	if unused && s.b.retire(s) {
-		s.finish(errRetired)
-	}
-}
-
-// errSilent: the session was given up since no server answered. The service keeps
-// what it holds until it has heard nothing of it for the timeout.
-var errSilent = errors.New("zookeeper: the session was given up after a timeout without an answer")
-
-// errRetired: the session was closed because nobody used it.
-var errRetired = errors.New("zookeeper: the session was closed after a minute without use")
-
+// sleep returns after d or when ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

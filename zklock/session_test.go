@@ -15,21 +15,25 @@ import (
 )
 
 // TestReconnectWithWatches breaks connections while there are watches, and requests
-// that wait for the next connection. What would fail is the race detector.
+// that wait for the next connection. The race detector reports a failure.
 func TestReconnectWithWatches(t *testing.T) {
 	t.Parallel()
 	const reconnects = 200
 	f := newFakeServer(t, 25)
 	s := newTestSession(t, f, time.Minute)
-	for w := s.watch(t.Context(), "/held"); w.err != nil; w = s.watch(t.Context(), "/held") {
-		if s.ended() != nil {
-			t.Fatal(w.err)
+	for {
+		_, err := s.watch(t.Context(), "/held")
+		if err == nil {
+			break
+		}
+		if s.endErr() != nil {
+			t.Fatal(err)
 		}
 	}
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			for f.hellos.Load() < reconnects && s.ended() == nil {
+			for f.handshakes.Load() < reconnects && s.endErr() == nil {
 				_, _, _ = call(t.Context(), s, false, func(c *zk.Conn) (bool, error) {
 					ok, _, err := c.Exists("/any")
 					return ok, err
@@ -38,15 +42,15 @@ func TestReconnectWithWatches(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := s.ended(); err != nil {
+	if err := s.endErr(); err != nil {
 		t.Error(err)
 	}
-	if f.renewals.Load() == 0 || f.blind.Load() != 0 {
-		t.Errorf("watches were set anew %d times on %d connections, %d times without what had been seen", f.renewals.Load(), f.hellos.Load(), f.blind.Load())
+	if f.setWatches.Load() == 0 || f.withoutZxid.Load() != 0 {
+		t.Errorf("watches were set again %d times on %d connections, %d times without a zxid", f.setWatches.Load(), f.handshakes.Load(), f.withoutZxid.Load())
 	}
 }
 
-// TestManySessions is about the beginning of sessions, likewise.
+// TestManySessions does the same for new sessions.
 func TestManySessions(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, 0)
@@ -55,51 +59,50 @@ func TestManySessions(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if w := s.watch(t.Context(), "/held"); w.err != nil {
-					t.Error(w.err)
+				if _, err := s.watch(t.Context(), "/held"); err != nil {
+					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		s.finish(errRetired)
+		s.end(errIdleSession)
 	}
 }
 
-// TestSilentServer: a server that gets everything, but whose answers are lost, is
-// left alone after a timeout, so that it can end the session.
+// TestSilentServer loses all replies of a server. After a timeout the session is not
+// resumed any more, so that the server can end it.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, 0)
 	s := newTestSession(t, f, 3*time.Second)
-	f.mute.Store(true)
-	f.cut() // the session is resumed from the beginning of its last timeout on
+	f.silent.Store(true)
+	f.cut() // the client tries to resume the session
 	select {
-	case <-s.over:
+	case <-s.done:
 	case <-time.After(time.Minute):
-		t.Fatalf("a silent server is still tried, %d times by now", f.hellos.Load())
+		t.Fatalf("the client still tries to resume the session, after %d times", f.handshakes.Load())
 	}
-	if err := s.ended(); !errors.Is(err, errSilent) {
+	if err := s.endErr(); !errors.Is(err, errNoAnswer) {
 		t.Errorf("got %v", err)
 	}
-	if f.hellos.Load() < 2 {
-		t.Error("nobody tried to resume the session")
+	if f.handshakes.Load() < 2 {
+		t.Error("the client did not try to resume the session")
 	}
 }
 
-// TestOpenedOnce: who waits for another to open a session shares the failure.
+// TestOpenedOnce: all requests for a session share the failure to open it.
 func TestOpenedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, 0)
-	b := newBackend(defaults())
-	b.own, b.addrs, b.dial, b.dialTimeout = true, []string{f.listener.Addr().String()}, dialTCP(nil), 10*time.Second
-	b.opt.wait = 1500 * time.Millisecond
+	b := newTestBackend(f)
+	b.opt.openTimeout = 1500 * time.Millisecond
 	defer func() {
 		if err := b.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}()
 	_ = f.listener.Close()
-	if lostConnection(notOpened{&net.OpError{Err: net.ErrClosed}}) {
+	if (&retries{}).allow(notOpened{&net.OpError{Err: net.ErrClosed}}) {
 		t.Error("it would be tried again")
 	}
 	begun := time.Now()
@@ -118,30 +121,29 @@ func TestOpenedOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if d := time.Since(begun); d > 5*time.Second {
-		t.Errorf("it took %v until all knew that there is no server, %v for one", d, b.opt.wait)
+		t.Errorf("all failed after %v, want about %v", d, b.opt.openTimeout)
 	}
 }
 
-// awaited tells, once, that somebody waits for its end.
-type awaited struct {
+// observedContext closes awaited when Done is called.
+type observedContext struct {
 	context.Context
-	once sync.Once
-	told chan struct{}
+	once    sync.Once
+	awaited chan struct{}
 }
 
-func (a *awaited) Done() <-chan struct{} {
-	a.once.Do(func() { close(a.told) })
-	return a.Context.Done()
+func (c *observedContext) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.awaited) })
+	return c.Context.Done()
 }
 
-// TestOpenerGivesUp: that is no failure for those who wait.
-func TestOpenerGivesUp(t *testing.T) {
+// TestFirstCallerGivesUp: the session is still opened for the second caller.
+func TestFirstCallerGivesUp(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, 0)
-	f.mute.Store(true)
-	b := newBackend(defaults())
+	f.silent.Store(true)
+	b := newTestBackend(f)
 	dialed := make(chan struct{}, 100)
-	b.own, b.addrs, b.dialTimeout = true, []string{f.listener.Addr().String()}, 10*time.Second
 	b.dial = func(ctx context.Context, addr string) (net.Conn, error) {
 		dialed <- struct{}{}
 		return dialTCP(nil)(ctx, addr)
@@ -155,60 +157,67 @@ func TestOpenerGivesUp(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := b.session(ctx, time.Minute); !errors.Is(err, context.Canceled) {
-			t.Errorf("who gave up: %v", err)
+			t.Errorf("the first caller: %v", err)
 		}
 	})
 	<-dialed
-	second := &awaited{Context: t.Context(), told: make(chan struct{})}
+	second := &observedContext{Context: t.Context(), awaited: make(chan struct{})}
 	wg.Go(func() {
 		s, err := b.session(second, time.Minute)
 		if err != nil {
-			t.Errorf("who did not: %v", err)
+			t.Errorf("the second caller: %v", err)
 			return
 		}
-		s.unuse()
+		s.release()
 	})
-	<-second.told
-	f.mute.Store(false)
+	<-second.awaited
 	cancel()
+	f.silent.Store(false)
+	f.cut() // the client connects again
 	wg.Wait()
 }
 
-// TestEndedBeforeItBegan: an attempt whose context ends at once is not kept.
-func TestEndedBeforeItBegan(t *testing.T) {
+// TestContextEndedBefore: an attempt whose context has ended is forgotten.
+func TestContextEndedBefore(t *testing.T) {
 	t.Parallel()
 	b := newBackend(defaults())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range 100 {
-		a := b.begin(backend.Request{Key: "key", Owner: fmt.Sprintf("%032x", i), TTL: time.Minute})
+		a := b.register(backend.Request{Key: "key", Owner: fmt.Sprintf("%032x", i), TTL: time.Minute})
 		if err := a.lock(ctx); err != nil {
-			t.Fatalf("nobody works on it, and it cannot be forgotten: %v", err)
+			t.Fatalf("no other call works on it, and it cannot be forgotten: %v", err)
 		}
 		a.unlock()
 	}
 }
 
-// TestUnusedFromTheBeginning: who opened a session may have no more time to use it.
-func TestUnusedFromTheBeginning(t *testing.T) {
+// TestRetireUnusedSession: a session ends although the caller that had it opened has no
+// more time to use it, but not within the idle timeout.
+func TestRetireUnusedSession(t *testing.T) {
 	t.Parallel()
-	f := newFakeServer(t, 0)
-	b := newBackend(defaults())
-	b.own, b.addrs, b.dial, b.dialTimeout = true, []string{f.listener.Addr().String()}, dialTCP(nil), 10*time.Second
+	b := newTestBackend(newFakeServer(t, 0))
 	defer func() {
 		if err := b.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}()
-	if err := b.openSession(t.Context(), time.Minute); err != nil {
+	s, err := b.retainSession(time.Minute)
+	if err != nil {
 		t.Fatal(err)
 	}
-	b.mu.Lock()
-	s := b.sessions[time.Minute]
-	b.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.idle == nil || !s.idle.Stop() {
-		t.Error("nothing will end it")
+	if b.retire(s) {
+		t.Error("ended while it is in use")
 	}
+	s.release()
+	if b.retire(s) {
+		t.Error("ended at once")
+	}
+	s.mu.Lock()
+	s.idleSince = s.idleSince.Add(-idleTimeout)
+	s.mu.Unlock()
+	if !b.retire(s) {
+		t.Error("not ended after the idle timeout")
+	}
+	s.end(errIdleSession)
 }

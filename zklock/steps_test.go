@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -18,17 +19,17 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// nodes is what a fake server has below one lock's node.
+// nodes are the children of one lock's node at a fake server.
 type nodes struct {
 	mu    sync.Mutex
 	stats map[string]zk.Stat // by path
-	lags  bool               // until it is told to sync
+	lags  bool               // until the first sync
 }
 
 const (
 	opDelete, opExists, opGet, opSync, opChildren, opMulti = 2, 3, 4, 9, 12, 14
 
-	theSession = 7 // of the fake server
+	theSession = 7 // id of each session of the fake server
 )
 
 func (n *nodes) handle(op int32, req []byte) (body []byte, code int32, done bool) {
@@ -96,22 +97,22 @@ func (n *nodes) paths() []string {
 	return all
 }
 
-// newTestAttempt is one that a fake server knows the nodes of.
+// newTestAttempt returns an attempt in a session of a fake server with these nodes.
 func newTestAttempt(t *testing.T, n *nodes) *attempt {
 	t.Helper()
 	const ttl = time.Minute
 	f := newFakeServer(t, 0)
 	f.handle = n.handle
 	s := newTestSession(t, f, ttl)
-	a := s.b.begin(backend.Request{Key: "key", Owner: strings.Repeat("0a", 16), TTL: ttl})
-	s.use()
+	a := s.b.register(backend.Request{Key: "key", Owner: strings.Repeat("0a", 16), TTL: ttl})
+	s.retain()
 	a.s = s
 	return a
 }
 
-// TestFind is about a request to create that was not answered: its node is found
-// although the server lags behind, and nothing else remains of the attempt.
-func TestFind(t *testing.T) {
+// TestResolveCreate: after a request to create that was not answered, the attempt finds its
+// node although the server lags behind, and nothing else of the attempt remains.
+func TestResolveCreate(t *testing.T) {
 	for name, c := range map[string]struct {
 		owners []int64 // the sessions of the attempt's nodes
 		lags   bool
@@ -135,32 +136,32 @@ func TestFind(t *testing.T) {
 					want = []string{path}
 				}
 			}
-			a.unsure = true
-			if err := a.find(t.Context()); err != nil {
+			a.createUnknown = true
+			if err := a.resolveCreate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := n.paths(); !slices.Equal(got, want) {
-				t.Errorf("left at the server: %q, want %q", got, want)
+				t.Errorf("nodes at the server: %q, want %q", got, want)
 			}
-			if strings.Join(want, "") != a.path || a.unsure || a.path != "" && a.token != uint64(40+c.want) {
-				t.Errorf("the attempt has %q with token %d, unsure: %v; want %q", a.path, a.token, a.unsure, want)
+			if strings.Join(want, "") != a.path || a.createUnknown || a.path != "" && a.token != uint64(40+c.want) {
+				t.Errorf("the attempt has %q with token %d, unknown: %v; want %q", a.path, a.token, a.createUnknown, want)
 			}
 		})
 	}
 }
 
-// TestRenewLooks renews a grant whose watch was set on a connection that is lost: it
-// says nothing any more.
-func TestRenewLooks(t *testing.T) {
+// TestRenewAfterReconnect renews a grant whose watch was set on an earlier connection:
+// Renew reads the node.
+func TestRenewAfterReconnect(t *testing.T) {
 	const token = 42
 	for name, c := range map[string]struct {
 		stat *zk.Stat // of the node as it is now
 		lost bool
 	}{
-		"there":           {stat: &zk.Stat{Czxid: token, EphemeralOwner: theSession}},
-		"deleted":         {lost: true},
-		"made again":      {stat: &zk.Stat{Czxid: token + 1, EphemeralOwner: theSession}, lost: true},
-		"made by another": {stat: &zk.Stat{Czxid: token, EphemeralOwner: theSession + 1}, lost: true},
+		"there":              {stat: &zk.Stat{Czxid: token, EphemeralOwner: theSession}},
+		"deleted":            {lost: true},
+		"created again":      {stat: &zk.Stat{Czxid: token + 1, EphemeralOwner: theSession}, lost: true},
+		"of another session": {stat: &zk.Stat{Czxid: token, EphemeralOwner: theSession + 1}, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &nodes{stats: map[string]zk.Stat{}}
@@ -169,45 +170,43 @@ func TestRenewLooks(t *testing.T) {
 			if c.stat != nil {
 				n.stats[a.path] = *c.stat
 			}
-			g := &grant{a: a, s: a.s, path: a.path, token: token, over: make(chan struct{}),
-				watch: &watched{stat: &zk.Stat{Czxid: token}, gone: make(chan zk.Event), connection: a.s.connection() - 1}}
-			a.g = g
+			g := a.grant(time.Now(), &node{stat: &zk.Stat{Czxid: token}, event: make(chan zk.Event), conn: a.s.connNumber() - 1})
+			defer g.end(errReleased)
 			err := g.Renew(t.Context(), time.Minute)
 			if c.lost != errors.Is(err, backend.ErrLost) || !c.lost && err != nil {
-				t.Errorf("want it lost: %v, got %v", c.lost, err)
+				t.Errorf("lost: want %v, got %v", c.lost, err)
 			}
 		})
 	}
 }
 
-// TestUntilOfGrant bounds a grant by its session and by what was asked for.
+// TestUntilOfGrant: Until is bounded by the end of the session and by the TTL.
 func TestUntilOfGrant(t *testing.T) {
 	const ttl = time.Minute
 	a := newTestAttempt(t, &nodes{stats: map[string]zk.Stat{}})
-	session := a.s.clock.until()
+	session := a.s.clock.times().until()
 	for _, c := range []struct {
 		what        string
 		asked, want time.Time
 	}{
 		{"the session ends first", session.Add(time.Second), session},
-		{"the grant does", session.Add(-ttl - time.Second), session.Add(-time.Second)},
+		{"the TTL ends first", session.Add(-ttl - time.Second), session.Add(-time.Second)},
 	} {
-		g := a.grant(c.asked, nil).(*grant)
-		g.stop()
+		g := a.grant(c.asked, nil)
+		g.end(errReleased)
 		if !g.Until().Equal(c.want) {
-			t.Errorf("%s: until %v later than want", c.what, g.Until().Sub(c.want))
+			t.Errorf("%s: Until is %v later than it should be", c.what, g.Until().Sub(c.want))
 		}
 	}
 }
 
-// TestWireCountsFromTheSend answers each packet after it was sent: what the answer
-// proves is of before that.
-func TestWireCountsFromTheSend(t *testing.T) {
+// TestWireConnNotesSendTime: the time of a packet is noted before it is sent.
+func TestWireConnNotesSendTime(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	k := &clock{timeout: time.Minute, relay: 0}
-	w := newWire(here, k, new(atomic.Int64), time.Minute)
+	k := &sessionClock{current: sessionTimes{timeout: time.Minute}, relay: 0}
+	w := newWireConn(here, k, new(atomic.Int64), time.Minute)
 	packet := func(body ...any) []byte {
 		b := make([]byte, 4)
 		for _, v := range body {
@@ -238,52 +237,51 @@ func TestWireCountsFromTheSend(t *testing.T) {
 	after := func(what string, at, sent time.Time) {
 		t.Helper()
 		if at.IsZero() || at.After(sent) {
-			t.Errorf("%s counts from %v after it was sent", what, at.Sub(sent))
+			t.Errorf("%s: noted %v after it was sent", what, at.Sub(sent))
 		}
 	}
 	sent := exchange(make([]byte, 48), packet(int32(0), int32(60_000), int64(77), int32(16), make([]byte, 16), byte(0)))
-	after("the handshake", k.base, sent)
+	after("the handshake", k.current.aliveAt, sent)
 	sent = exchange(packet(int32(pingXid), int32(11)), packet(int32(pingXid), int64(5), int32(0)))
-	after("a ping", k.touches[len(k.touches)-1].sent, sent)
+	after("a ping", k.unproven[len(k.unproven)-1].sent, sent)
 	sent = exchange(packet(int32(1), int32(opMulti), int64(0)), packet(int32(1), int64(6), int32(0)))
-	after("a change", k.change, sent)
-	before := k.change
+	after("a change", k.current.changedAt, sent)
+	before := k.current.changedAt
 	exchange(packet(int32(2), int32(opMulti), int64(0)), packet(int32(2), int64(7), int32(-101)))
-	if !k.change.Equal(before) {
-		t.Error("a change that was refused counts")
+	if !k.current.changedAt.Equal(before) {
+		t.Error("a refused change was noted")
 	}
 }
 
-// TestGrantNeedsOwnPlace tells a waiter in one moment that the holder's node and its
-// own are gone: whichever it hears first, it holds nothing.
-func TestGrantNeedsOwnPlace(t *testing.T) {
+// TestGrantNeedsOwnNode reports at the same moment that the holder's node and the
+// waiter's own are deleted: the waiter is not granted, whichever event it receives first.
+func TestGrantNeedsOwnNode(t *testing.T) {
 	a := newTestAttempt(t, &nodes{stats: map[string]zk.Stat{}})
 	a.path, a.token = a.dir+"/"+a.req.Owner+"-0000000001", 42
-	q := queue([]string{strings.Repeat("0b", 16) + "-0000000000", base(a.path)})
+	q := queue([]string{strings.Repeat("0b", 16) + "-0000000000", path.Base(a.path)})
 	for range 100 {
-		w := &wait{a: a, seen: map[string]watched{}}
+		w := &waiter{a: a, watches: map[string]node{}}
 		for i, c := range q {
-			gone := make(chan zk.Event, 1)
-			gone <- zk.Event{Type: zk.EventNodeDeleted, Path: a.dir + "/" + c.node}
-			w.seen[c.node] = watched{stat: &zk.Stat{Czxid: int64(41 + i)}, gone: gone, connection: a.s.connection()}
+			event := make(chan zk.Event, 1)
+			event <- zk.Event{Type: zk.EventNodeDeleted, Path: a.dir + "/" + c.node}
+			w.watches[c.node] = node{stat: &zk.Stat{Czxid: int64(41 + i)}, event: event, conn: a.s.connNumber()}
 		}
-		if g, err := w.behind(t.Context(), q, 1); g != nil || err != nil {
-			t.Fatalf("granted %v, %v with a place that is gone", g, err)
+		if g, err := w.awaitChange(t.Context(), q, 1); g != nil || err != nil {
+			t.Fatalf("got %v, %v for a waiter whose node was deleted", g, err)
 		}
 	}
 }
 
-// TestSessionEndsUnderRequest ends the session of an attempt whose request to create
-// is not answered: the attempt goes on in the next session, in which it has one node.
-func TestSessionEndsUnderRequest(t *testing.T) {
+// TestSessionEndsDuringRequest ends the session while a request to create is not answered:
+// the attempt goes on in the next session and has one node there.
+func TestSessionEndsDuringRequest(t *testing.T) {
 	const ttl = time.Minute
-	for _, why := range []error{errSessionOver, errSilent} {
+	for _, why := range []error{errSessionExpired, errNoAnswer} {
 		for _, how := range []string{"try", "wait"} {
 			t.Run(why.Error()+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				f, n := newFakeServer(t, 0), &nodes{stats: map[string]zk.Stat{}}
-				b := newBackend(defaults())
-				b.own, b.addrs, b.dial, b.dialTimeout = true, []string{f.listener.Addr().String()}, dialTCP(nil), 10*time.Second
+				b := newTestBackend(f)
 				t.Cleanup(func() {
 					if err := b.Close(context.Background()); err != nil {
 						t.Error(err)
@@ -298,13 +296,13 @@ func TestSessionEndsUnderRequest(t *testing.T) {
 					}
 					switch creates.Add(1) {
 					case 1:
-						if errors.Is(why, errSilent) { // else the server has deleted it
+						if errors.Is(why, errNoAnswer) { // else the server has deleted it
 							n.add(path+"0000000000", zk.Stat{Czxid: 40, EphemeralOwner: theSession - 1})
 						}
 						b.mu.Lock()
 						s := b.sessions[ttl]
 						b.mu.Unlock()
-						s.finish(why)
+						s.end(why)
 						select { // no answer
 						case <-second:
 						case <-t.Context().Done():
@@ -313,7 +311,7 @@ func TestSessionEndsUnderRequest(t *testing.T) {
 						close(second)
 						n.add(path+"0000000001", zk.Stat{Czxid: 41, EphemeralOwner: theSession})
 					}
-					return createdAnswer(path+"0000000001", 41, len(n.paths())), 0, true
+					return createdReply(path+"0000000001", 41, len(n.paths())), 0, true
 				}
 				acquire := b.TryAcquire
 				if how == "wait" {
@@ -324,8 +322,8 @@ func TestSessionEndsUnderRequest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, want := n.paths(), []string{b.node("key") + "/" + req.Owner + "-0000000001"}; !slices.Equal(got, want) || g.Token() != 41 {
-					t.Errorf("token %d, at the server %q, want %q", g.Token(), got, want)
+				if got, want := n.paths(), []string{b.lockNode("key") + "/" + req.Owner + "-0000000001"}; !slices.Equal(got, want) || g.Token() != 41 {
+					t.Errorf("token %d, nodes at the server %q, want %q", g.Token(), got, want)
 				}
 				if err := g.Release(t.Context()); err != nil {
 					t.Error(err)
@@ -335,7 +333,7 @@ func TestSessionEndsUnderRequest(t *testing.T) {
 	}
 }
 
-// created returns the path of a multi that begins with a request to create.
+// created returns the path of the request to create that a multi begins with.
 func created(op int32, req []byte) (path string, ok bool) {
 	const create, head = 1, 4 + 1 + 4
 	if op != opMulti || len(req) < head+4 || binary.BigEndian.Uint32(req) != create {
@@ -345,8 +343,8 @@ func created(op int32, req []byte) (path string, ok bool) {
 	return string(req[4 : 4+binary.BigEndian.Uint32(req)]), true
 }
 
-// createdAnswer is the answer to a multi that created a node and touched its parent.
-func createdAnswer(path string, zxid int64, children int) []byte {
+// createdReply returns the reply to a multi that creates a node and sets its parent.
+func createdReply(path string, zxid int64, children int) []byte {
 	result := func(b []byte, op byte) []byte { return append(b, 0, 0, 0, op, 0, 0, 0, 0, 0) } // not the end, no error
 	b := result(nil, 1)
 	b = append(binary.BigEndian.AppendUint32(b, uint32(len(path))), path...)

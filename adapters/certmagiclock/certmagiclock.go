@@ -1,12 +1,12 @@
-// Package certmagiclock gives any storage of github.com/caddyserver/certmagic the locks
-// of github.com/interlock-go/lock, so that of all nodes that share the storage one at
-// a time obtains or renews a certificate:
+// Package certmagiclock replaces the locks of a storage of github.com/caddyserver/certmagic
+// by those of github.com/interlock-go/lock, so that one of the nodes that share the storage
+// obtains or renews a certificate at a time:
 //
 //	certmagic.Default.Storage = certmagiclock.New(storage, c.Mutex)
 //
-// CertMagic's interface has no way to end work whose lock is lost. It asks before each
-// attempt whether the lock is still there, and this storage then takes it again or makes
-// the attempt fail; an attempt that is under way goes on.
+// CertMagic's interface cannot end work whose lock is lost: an attempt to obtain
+// a certificate continues. CertMagic renews the lock before each attempt; if the lock was
+// lost, the storage then locks it again or makes the attempt fail.
 package certmagiclock
 
 import (
@@ -21,137 +21,138 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// Storage is a certmagic.Storage with other locks. It is also a certmagic.TryLocker and
-// a certmagic.LockLeaseRenewer.
+// Storage is a certmagic.Storage whose locks are those of a lock.Client. It implements
+// certmagic.TryLocker and certmagic.LockLeaseRenewer.
 type Storage struct {
 	certmagic.Storage
 	mutex func(name string, opts ...lock.MutexOption) lock.Mutex
 
-	mu   sync.Mutex
-	held map[string]*hold
+	mu    sync.Mutex
+	names map[string]*localLock
 }
 
-// hold is a name's in this process. It begins before the lock is asked for and lasts until
-// Unlock, even if the lock is lost: calls tell no holder from another but by the name.
-type hold struct {
-	lease *lock.Lease   // nil while the lock is waited for, and from Unlock on
-	over  chan struct{} // closed when the hold is
+// localLock reserves a name for one caller in this process, from before the request to
+// the backend until Unlock, even if the lease is lost: the calls of certmagic identify
+// a holder by nothing but the name.
+type localLock struct {
+	lease *lock.Lease   // nil before the grant and from Unlock on
+	freed chan struct{} // closed when the name is free
 }
 
-// New returns storage with the locks mutex("certmagic/" + name); mutex is usually
-// a client's Mutex. The locks of storage itself are not used.
+// New returns storage with the locks mutex("certmagic/" + name); mutex is usually the
+// method Mutex of a lock.Client. The locks of storage itself are not used.
 func New(storage certmagic.Storage, mutex func(name string, opts ...lock.MutexOption) lock.Mutex) *Storage {
-	return &Storage{Storage: storage, mutex: mutex, held: map[string]*hold{}}
+	return &Storage{Storage: storage, mutex: mutex, names: map[string]*localLock{}}
 }
 
-// Lock waits for the lock of a name. It is renewed until Unlock, whatever becomes of ctx.
+// Lock waits for the lock of name until ctx ends. The lease is renewed until Unlock, also
+// after the end of ctx.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	for {
-		other := s.begin(name)
+		other := s.reserve(name)
 		if other == nil {
-			return s.take(ctx, name, lock.Mutex.Lock)
+			return s.acquire(ctx, name, lock.Mutex.Lock)
 		}
 		select {
-		case <-other.over:
+		case <-other.freed:
 		case <-ctx.Done():
 			return fmt.Errorf("certmagiclock: %q is locked in this process: %w", name, ctx.Err())
 		}
 	}
 }
 
-// TryLock makes one attempt. It reports false if somebody else holds the lock.
+// TryLock makes one attempt. It returns false if another holder has the lock.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
-	if s.begin(name) != nil {
+	if s.reserve(name) != nil {
 		return false, nil
 	}
-	err := s.take(ctx, name, lock.Mutex.TryLock)
+	err := s.acquire(ctx, name, lock.Mutex.TryLock)
 	if errors.Is(err, lock.ErrLocked) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// Unlock frees the lock of a name. A lock that was lost is free: that is no error.
+// Unlock releases the lock of name. It returns nil if the lock was lost.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease, err := s.lease(name, true)
 	if err != nil {
 		return err
 	}
-	defer s.end(name)
+	defer s.free(name)
 	if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 		return err
 	}
 	return nil
 }
 
-// RenewLockLease is asked by certmagic before each attempt to obtain a certificate. The
-// lock renews itself, so nothing is to be done unless it is lost: then one attempt is made
-// to have it again, after which certmagic looks whether there still is something to do.
+// RenewLockLease implements certmagic.LockLeaseRenewer. The client renews the lease by
+// itself; if the lease is lost, RenewLockLease makes one attempt to lock name again.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	lease, err := s.lease(name, false)
 	if err != nil || lease.Err() == nil {
 		return err
 	}
-	again, err := s.mutex("certmagic/" + name).TryLock(ctx)
+	renewed, err := s.mutex("certmagic/" + name).TryLock(ctx)
 	if err != nil {
 		return fmt.Errorf("%w; %w", lease.Err(), err)
 	}
 	s.mu.Lock()
-	h := s.held[name]
-	still := h != nil && h.lease == lease
-	if still {
-		h.lease = again
+	l := s.names[name]
+	locked := l != nil && l.lease == lease
+	if locked {
+		l.lease = renewed
 	}
 	s.mu.Unlock()
-	if !still {
-		return errors.Join(notLocked(name), again.Unlock(ctx)) // unlocked meanwhile
+	if !locked { // Unlock was called meanwhile
+		return errors.Join(notLocked(name), renewed.Unlock(ctx))
 	}
 	return nil
 }
 
-// begin makes a name this caller's in this process, or returns whose it is.
-func (s *Storage) begin(name string) (other *hold) {
+// reserve reserves name for the caller, or returns the reservation of another one.
+func (s *Storage) reserve(name string) (other *localLock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if other = s.held[name]; other == nil {
-		s.held[name] = &hold{over: make(chan struct{})}
+	if other = s.names[name]; other == nil {
+		s.names[name] = &localLock{freed: make(chan struct{})}
 	}
 	return other
 }
 
-// take gets the lock of a name that has been begun, or ends it.
-func (s *Storage) take(ctx context.Context, name string, how func(lock.Mutex, context.Context) (*lock.Lease, error)) error {
+// acquire locks a reserved name. If that fails, it frees the name.
+func (s *Storage) acquire(ctx context.Context, name string, how func(lock.Mutex, context.Context) (*lock.Lease, error)) error {
 	lease, err := how(s.mutex("certmagic/"+name), ctx)
 	if err != nil {
-		s.end(name)
+		s.free(name)
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[name].lease = lease
+	s.names[name].lease = lease
 	return nil
 }
 
-func (s *Storage) end(name string) {
+func (s *Storage) free(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.held[name]; h != nil {
-		close(h.over)
-		delete(s.held, name)
+	if l := s.names[name]; l != nil {
+		close(l.freed)
+		delete(s.names, name)
 	}
 }
 
-// lease is that of a name that is locked, which it is no more if the lease is taken.
-func (s *Storage) lease(name string, take bool) (*lock.Lease, error) {
+// lease returns the lease of name. With remove, name has no lease afterwards.
+func (s *Storage) lease(name string, remove bool) (*lock.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.held[name]
-	if h == nil || h.lease == nil {
+	l := s.names[name]
+	if l == nil || l.lease == nil {
 		return nil, notLocked(name)
 	}
-	lease := h.lease
-	if take {
-		h.lease = nil
+	lease := l.lease
+	if remove {
+		l.lease = nil
 	}
 	return lease, nil
 }

@@ -40,7 +40,7 @@ func (u unlockable) Lock(context.Context, string) error {
 	return nil
 }
 
-// node is one of several that share a storage and the locks of a service.
+// node is one of several nodes that share a storage and a lock service.
 type node struct {
 	c *lock.Client
 	s *certmagiclock.Storage
@@ -58,7 +58,7 @@ func nodes(t *testing.T, n int) []node {
 	return out
 }
 
-// config is certmagic's for a node, with an authority.
+// config returns the configuration of certmagic for a node.
 func (n node) config(t *testing.T, a *authority) *certmagic.Config {
 	var cfg *certmagic.Config
 	cache := certmagic.NewCache(certmagic.CacheOptions{
@@ -70,7 +70,7 @@ func (n node) config(t *testing.T, a *authority) *certmagic.Config {
 	return cfg
 }
 
-// authority issues certificates, after asking before, and counts them.
+// authority issues certificates. It calls before first, and counts the calls.
 type authority struct {
 	before func(ctx context.Context) error
 	mu     sync.Mutex
@@ -106,12 +106,12 @@ const (
 	siteLock = "certmagic/issue_cert_example.com"
 )
 
-// Nodes that want the same certificate at the same time ask the authority once.
+// Nodes that request the same certificate at the same time ask the authority once.
 func TestOneCertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(t, 3)
 		a := &authority{before: func(ctx context.Context) error {
-			time.Sleep(5 * time.Minute) // as long as many a TTL
+			time.Sleep(5 * time.Minute) // longer than the TTL
 			info, err := all[0].c.Inspect(ctx, siteLock)
 			if err == nil && (info.Holder == nil || len(info.Waiters) != len(all)-1) {
 				err = errors.New("want one holder, and the others to wait")
@@ -130,20 +130,20 @@ func TestOneCertificate(t *testing.T) {
 			t.Fatalf("the authority was asked %d times", a.asked)
 		}
 		if info, err := all[0].c.Inspect(t.Context(), siteLock); err != nil || info.Holder != nil {
-			t.Fatal("held after all:", info, err)
+			t.Fatal("still held:", info, err)
 		}
 	})
 }
 
-// A lock that was lost in an attempt is taken again before the next, and certmagic finds
-// what another node has done meanwhile.
+// A lock that was lost during an attempt is locked again before the next attempt, and
+// certmagic then finds the certificate of another node.
 func TestRetryAfterLoss(t *testing.T) {
-	for name, other := range map[string]bool{"nobody else": false, "another node": true} {
+	for name, other := range map[string]bool{"one node": false, "two nodes": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := nodes(t, 2)
 				second := all[1].config(t, &authority{before: func(context.Context) error {
-					time.Sleep(90 * time.Second) // the first tries again meanwhile, in vain
+					time.Sleep(90 * time.Second) // longer than the next attempt of the first node, which fails
 					return nil
 				}})
 				ended := make(chan error, 1)
@@ -170,7 +170,7 @@ func TestRetryAfterLoss(t *testing.T) {
 					t.Fatalf("the authority was asked %d times, want %d", a.asked, want)
 				}
 				if info, err := all[0].c.Inspect(t.Context(), siteLock); err != nil || info.Holder != nil {
-					t.Fatal("held after all:", info, err)
+					t.Fatal("still held:", info, err)
 				}
 			})
 		})
@@ -183,7 +183,7 @@ func TestLocker(t *testing.T) {
 		all := nodes(t, 2)
 		begin, cancel := context.WithCancel(t.Context())
 		must(t, all[0].s.Lock(begin, "x"))
-		cancel() // ends the wait, and not the lock
+		cancel() // ends the wait, not the lease
 		for _, n := range all {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
@@ -222,7 +222,7 @@ func TestLocker(t *testing.T) {
 			}
 			must(t, n.s.Unlock(t.Context(), "x"))
 			if n.s.Unlock(t.Context(), "x") == nil || n.s.RenewLockLease(t.Context(), "x", time.Minute) == nil {
-				t.Fatal("unlocked or renewed what is not locked")
+				t.Fatal("unlocked or renewed a name that is not locked")
 			}
 			if err := n.s.Lock(t.Context(), ""); err != nil {
 				t.Fatal(err)
@@ -235,8 +235,8 @@ func TestLocker(t *testing.T) {
 	})
 }
 
-// A holder that has lost its lock still has the name in its process, so that its Unlock
-// frees nobody else's lock, and it is no error.
+// After a loss the name stays reserved in the process until Unlock, so that Unlock does not
+// release the lock of a successor. Unlock returns nil.
 func TestUnlockAfterLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(t, 2)
@@ -252,7 +252,7 @@ func TestUnlockAfterLoss(t *testing.T) {
 		}
 		must(t, all[0].s.Unlock(t.Context(), "x"))
 		if ok, err := all[0].s.TryLock(t.Context(), "x"); ok || err != nil {
-			t.Fatal("freed another's lock", ok, err)
+			t.Fatal("released the lock of the successor", ok, err)
 		}
 		must(t, all[1].s.Unlock(t.Context(), "x"))
 		must(t, <-locked)
@@ -260,7 +260,7 @@ func TestUnlockAfterLoss(t *testing.T) {
 	})
 }
 
-// interrupted does something before each Lock and TryLock.
+// interrupted calls a function before each Lock and TryLock.
 type interrupted struct {
 	lock.Mutex
 	lock, try func()
@@ -276,8 +276,8 @@ func (m interrupted) TryLock(ctx context.Context) (*lock.Lease, error) {
 	return m.Mutex.TryLock(ctx)
 }
 
-// A lock that is had again after its holder has unlocked it is nobody's, and is freed:
-// also if the next one in this process has begun to lock it.
+// If Unlock is called while RenewLockLease locks a lost lock again, the new lease is
+// released, also if another caller in this process has begun to lock the name.
 func TestUnlockWhileRenewing(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestUnlockWhileRenewing(t *testing.T) {
 			must(t, err)
 			synctest.Wait()
 			if err := s.RenewLockLease(t.Context(), "x", time.Minute); err == nil {
-				t.Error("renewed what is not locked")
+				t.Error("renewed a name that is not locked")
 			}
 			if next {
 				close(freed)
@@ -321,7 +321,7 @@ func TestUnlockWhileRenewing(t *testing.T) {
 	}
 }
 
-// An Unlock that has freed the lock, and not returned yet, leaves nothing to renew.
+// RenewLockLease fails while Unlock is still under way.
 func TestRenewingWhileUnlocking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *certmagiclock.Storage
@@ -335,10 +335,10 @@ func TestRenewingWhileUnlocking(t *testing.T) {
 		must(t, s.Lock(t.Context(), "x"))
 		must(t, s.Unlock(t.Context(), "x"))
 		if renewed == nil {
-			t.Error("renewed what is being unlocked")
+			t.Error("renewed a name while Unlock was under way")
 		}
 		if ok, err := s.TryLock(t.Context(), "x"); !ok || err != nil {
-			t.Fatal("the lock is held by nobody", err)
+			t.Fatal("the lock stays held without an owner", err)
 		}
 	})
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/interlock-go/lock/memlock"
 )
 
-// node is one of several that share the locks of a service.
+// node is one of several nodes that share a lock service.
 type node struct {
 	gocron.Scheduler
 	c *lock.Client
 }
 
-// record is what the jobs of a test have done.
+// record has the runs of the jobs of a test.
 type record struct {
 	sync.Mutex
 	on              []int   // which node each run was on
-	running, most   int     // at a time
+	running, most   int     // runs at a time
 	causes          []error // why the runs' contexts ended
 	skipped, failed []error
 }
@@ -51,14 +51,14 @@ func (r *record) job(node int, after time.Duration) func(context.Context) error 
 }
 
 func (r *record) listeners() gocron.JobOption {
-	tell := func(to *[]error) func(uuid.UUID, string, error) {
+	appendTo := func(to *[]error) func(uuid.UUID, string, error) {
 		return func(_ uuid.UUID, _ string, err error) {
 			r.Lock()
 			defer r.Unlock()
 			*to = append(*to, err)
 		}
 	}
-	return gocron.WithEventListeners(gocron.AfterLockError(tell(&r.skipped)), gocron.AfterJobRunsWithError(tell(&r.failed)))
+	return gocron.WithEventListeners(gocron.AfterLockError(appendTo(&r.skipped)), gocron.AfterJobRunsWithError(appendTo(&r.failed)))
 }
 
 // after waits, and until all is quiet.
@@ -77,8 +77,8 @@ const (
 	splay    = 5 * time.Second
 )
 
-// nodes makes schedulers that end with the test. In a bubble of synctest whoever leaves
-// a goroutine behind fails it.
+// nodes starts schedulers that end with the test. In a bubble of synctest a goroutine that
+// is left behind fails the test.
 func nodes(t *testing.T, of ...options) []node {
 	space, out := memlock.NewSpace(), make([]node, len(of))
 	for i, option := range of {
@@ -97,7 +97,7 @@ func nodes(t *testing.T, of ...options) []node {
 
 func plain(*lock.Client) gocron.SchedulerOption { return gocron.WithStopTimeout(10 * time.Second) }
 
-// schedule runs a task each interval, on a clock that is late by so much.
+// schedule runs a task in each interval, on a clock that is late by a given time.
 func (n node) schedule(t *testing.T, late time.Duration, task gocron.Task, options ...gocron.JobOption) {
 	t.Helper()
 	first := gocron.WithStartAt(gocron.WithStartDateTime(time.Now().Add(interval + late)))
@@ -106,8 +106,8 @@ func (n node) schedule(t *testing.T, late time.Duration, task gocron.Task, optio
 	n.Start()
 }
 
-// Two schedulers run each job once, though one is late and the job is over before it
-// begins.
+// Two schedulers run each job once, even if the clock of one is late and the job ends
+// before that one begins.
 func TestLockerRunsEachJobOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r record
@@ -129,8 +129,8 @@ func TestLockerRunsEachJobOnce(t *testing.T) {
 	})
 }
 
-// The same without a minimum hold: the node that is late runs the job again. So what
-// the test above sees is the locker's doing.
+// Without a minimum hold the late node runs the job again, so TestLockerRunsEachJobOnce
+// tests the minimum hold.
 func TestLockerWithoutSplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := make(chan int, 100)
@@ -148,8 +148,8 @@ func TestLockerWithoutSplay(t *testing.T) {
 	})
 }
 
-// A run that lasts excludes others on the same node and on another. The end of its lock
-// ends it before another begins, and so does the end of its scheduler.
+// A long run excludes other runs on the same node and on another. The loss of its lock
+// ends it before another run begins, and so does the end of its scheduler.
 func TestLockerLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r record
@@ -179,7 +179,7 @@ func TestLockerLoss(t *testing.T) {
 	})
 }
 
-// A task under another name than its job's would run beside others: it fails instead.
+// A task whose name differs from that of its job fails: it would run without a lock.
 func TestLockerTaskOfAnotherName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r record
@@ -196,8 +196,8 @@ func TestLockerTaskOfAnotherName(t *testing.T) {
 	})
 }
 
-// What can never be locked is told as the reason for skipping.
-func TestLockerRefuses(t *testing.T) {
+// The error of an invalid lock is the reason for skipping the run.
+func TestLockerInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := nodes(t, plain)[0]
 		for _, l := range []*gocronlock.Locker{gocronlock.NewLocker(n.c.Mutex, -1), gocronlock.NewLocker(n.c.Mutex, 0)} {
@@ -208,8 +208,8 @@ func TestLockerRefuses(t *testing.T) {
 	})
 }
 
-// One node of two leads and runs all jobs. A leader that stops or loses the leadership
-// has ended its job before the other's begins.
+// One of two nodes leads and runs all jobs. If the leader stops or loses the leadership,
+// its job ends before that of the other node begins.
 func TestElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r record
@@ -219,7 +219,7 @@ func TestElector(t *testing.T) {
 			return gocron.WithDistributedElector(electors[len(electors)-1])
 		}
 		all := nodes(t, elected, elected)
-		t.Cleanup(func() { r.after(time.Minute) }) // gocron's Shutdown spins, so in a bubble no job may sleep then
+		t.Cleanup(func() { r.after(time.Minute) }) // gocron's Shutdown spins, so no job may sleep in a bubble then
 		ended := make([]chan error, len(all))
 		stop := make([]context.CancelFunc, len(all))
 		for i, n := range all {

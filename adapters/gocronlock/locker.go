@@ -1,9 +1,9 @@
-// Package gocronlock makes schedulers of github.com/go-co-op/gocron on several nodes run
-// each job once, on any backend of github.com/interlock-go/lock.
+// Package gocronlock lets schedulers of github.com/go-co-op/gocron on several nodes run
+// each job once, with a lock of github.com/interlock-go/lock.
 //
-// [Locker] takes a lock for each run of a job: any node may run it. [Elector] makes one
-// node the leader, which runs all jobs. Either hands the job a context that ends when
-// the lock is lost, before another node can run it, if the job is made by its Task.
+// With [Locker] each run of a job has a lock, and any node may run it. With [Elector] one
+// node is the leader and runs all jobs. If the job is made by the method Task of either,
+// its context ends when the lock is lost, before another node can run the job.
 package gocronlock
 
 import (
@@ -17,28 +17,28 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// Locker is a gocron.Locker. A run that does not get its lock at once is skipped, by
-// gocron: somebody else runs it.
+// Locker is a gocron.Locker. If a run does not get its lock at once, another node runs the
+// job and gocron skips the run.
 type Locker struct {
 	mutex func(name string, opts ...lock.MutexOption) lock.Mutex
 	splay time.Duration
 
 	mu      sync.Mutex
-	granted map[string]*lock.Lease // by job: of the latest run, until its task takes it
+	granted map[string]*lock.Lease // by job: the lease of the last run, until its task begins
 }
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a locker whose locks are mutex("gocron/" + the job's name); mutex is
-// usually a client's Mutex. splay is the minimum hold: a job that is over sooner keeps
-// its lock for so long after its start, so that a node whose clock is late does not run
-// it again. It has to be more than the clocks differ, and less than the interval of any
-// job, for the node itself waits for it too.
+// NewLocker returns a locker with the locks mutex("gocron/" + name of the job); mutex is
+// usually the method Mutex of a lock.Client. splay is the minimum hold: a shorter job
+// keeps its lock until splay after its start, so that a node whose clock is late does not
+// run it again. splay must be longer than the difference between clocks, and shorter than
+// the interval of each job, because the node itself waits for it, too.
 func NewLocker(mutex func(name string, opts ...lock.MutexOption) lock.Mutex, splay time.Duration) *Locker {
 	return &Locker{mutex: mutex, splay: splay, granted: map[string]*lock.Lease{}}
 }
 
-// Lock makes one attempt to get the lock of a job, for gocron.
+// Lock makes one attempt to lock a job. gocron calls it before each run.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	lease, err := l.mutex("gocron/"+job, lock.WithMinHold(l.splay)).TryLock(ctx)
 	if err != nil {
@@ -50,38 +50,39 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return run{l, job, lease}, nil
 }
 
-// run is the lock of one run.
+// run is the gocron.Lock of one run.
 type run struct {
 	l     *Locker
 	job   string
 	lease *lock.Lease
 }
 
-// Unlock ends the run.
+// Unlock releases the lock. gocron calls it after the run.
 func (r run) Unlock(ctx context.Context) error {
-	r.l.take(r.job, func(granted *lock.Lease) bool { return granted == r.lease })
+	r.l.removeGranted(r.job, r.lease)
 	return r.lease.Unlock(ctx)
 }
 
-// take removes the lease of a job that no task has taken, if it is the right one.
-func (l *Locker) take(job string, right func(*lock.Lease) bool) *lock.Lease {
+// removeGranted removes and returns the lease of a job whose task has not begun. If only
+// is not nil, removeGranted removes no other lease.
+func (l *Locker) removeGranted(job string, only *lock.Lease) *lock.Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lease := l.granted[job]
-	if lease == nil || !right(lease) {
+	if only != nil && lease != only {
 		return nil
 	}
 	delete(l.granted, job)
 	return lease
 }
 
-// Task returns a task for the job that is given the same name by gocron.WithName. Its
-// context ends when gocron ends it or, with the cause lock.ErrLost, when the run's lock
-// is lost. The run then fails with an error that matches lock.ErrLost, whatever fn
-// returned. A task that gocron runs without the lock fails, and fn is not called.
+// Task returns a task that calls fn, for the job with the same gocron.WithName. The
+// context of fn ends when gocron ends it, and with the cause lock.ErrLost when the lock of
+// the run is lost; the run then fails with an error that matches lock.ErrLost, whatever fn
+// returns. If gocron runs the task without the lock, the task fails and fn is not called.
 func (l *Locker) Task(job string, fn func(ctx context.Context) error) gocron.Task {
 	return gocron.NewTask(func(ctx context.Context) error {
-		lease := l.take(job, func(*lock.Lease) bool { return true })
+		lease := l.removeGranted(job, nil)
 		if lease == nil {
 			return fmt.Errorf("gocronlock: job %q runs without its lock: want gocron.WithName(%q) and this locker", job, job)
 		}
@@ -89,7 +90,7 @@ func (l *Locker) Task(job string, fn func(ctx context.Context) error) gocron.Tas
 	})
 }
 
-// granted is a lock that has been granted.
+// granted is a Mutex that returns a lease that was granted before.
 type granted struct{ lease *lock.Lease }
 
 func (g granted) Name() string                                 { return g.lease.Name() }

@@ -1,13 +1,13 @@
-// Package gooselock lets instances of an application that all migrate the database at
-// their start, by github.com/pressly/goose, do so one after the other, on any backend of
-// github.com/interlock-go/lock:
+// Package gooselock is a session locker for github.com/pressly/goose: instances of an
+// application that migrate the database at their start do so one after the other, with
+// a lock of github.com/interlock-go/lock:
 //
 //	goose.NewProvider(dialect, db, migrations, goose.WithSessionLocker(gooselock.New(c.Mutex("migrations"))))
 //
-// If the lock is lost, goose begins no further migration, for its connection is closed;
-// one in a transaction that has begun is carried through, and the call fails with an
-// error that matches lock.ErrLost. To have goose's context end as well, which rolls such
-// a transaction back, call it under lock.Do instead:
+// If the lock is lost, the connection of goose is closed: no further migration begins,
+// a transaction that has begun is completed, and the call fails with an error that matches
+// lock.ErrLost. To roll such a transaction back, call goose under lock.Do instead, which
+// also ends its context:
 //
 //	err := lock.Do(ctx, c.Mutex("migrations"), func(ctx context.Context) error {
 //		_, err := provider.Up(ctx)
@@ -36,28 +36,28 @@ type Locker struct {
 
 var _ gooselocks.SessionLocker = (*Locker)(nil)
 
-// session is one hold of the lock.
+// session is the lease of one connection.
 type session struct {
-	lease  *lock.Lease
-	stop   func() bool   // conn is not closed when the lease ends
-	closed chan struct{} // closed when it was
+	lease      *lock.Lease
+	keepConn   func() bool   // prevents that conn is closed; false if that has begun
+	connClosed chan struct{} // closed when conn is closed
 }
 
-// New returns a session locker that takes m.
+// New returns a session locker that locks m.
 func New(m lock.Mutex) *Locker {
 	return &Locker{m: m, sessions: map[*sql.Conn]*session{}}
 }
 
-// SessionLock waits for the lock, for as long as ctx lasts.
+// SessionLock waits for the lock until ctx ends.
 func (l *Locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	lease, err := l.m.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	s := &session{lease: lease, closed: make(chan struct{})}
-	s.stop = context.AfterFunc(lease.Context(), func() {
-		defer close(s.closed)
-		_ = conn.Close() // returns when the transaction under way is over
+	s := &session{lease: lease, connClosed: make(chan struct{})}
+	s.keepConn = context.AfterFunc(lease.Context(), func() {
+		defer close(s.connClosed)
+		_ = conn.Close() // returns at the end of the transaction under way
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *Locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// SessionUnlock frees the lock. Its error matches lock.ErrLost if the lock had been lost.
+// SessionUnlock releases the lock. If the lock was lost, the error matches lock.ErrLost.
 func (l *Locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	l.mu.Lock()
 	s := l.sessions[conn]
@@ -74,8 +74,8 @@ func (l *Locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	if s == nil {
 		return errors.New("gooselock: the session is not locked")
 	}
-	if !s.stop() {
-		<-s.closed
+	if !s.keepConn() {
+		<-s.connClosed
 	}
 	return s.lease.Unlock(ctx)
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/interlock-go/lock/memlock"
 )
 
-// table is the database: the versions that have been applied. It begins transactions,
-// and does nothing else.
+// table is the database: it has the versions that were applied, and can begin
+// transactions.
 type table struct {
 	mu       sync.Mutex
 	versions []int64
 }
 
-// As a driver of database/sql.
+// The methods of a driver of database/sql.
 func (b *table) Connect(context.Context) (driver.Conn, error) { return conn{}, nil }
 func (b *table) Driver() driver.Driver                        { return nil }
 
@@ -38,7 +38,7 @@ func (conn) Close() error                        { return nil }
 func (conn) Commit() error                       { return nil }
 func (conn) Rollback() error                     { return nil }
 
-// As goose's record of what has been applied.
+// The methods of a store of goose.
 func (b *table) Tablename() string                                            { return "versions" }
 func (b *table) CreateVersionTable(context.Context, database.DBTxConn) error  { return nil }
 func (b *table) Delete(context.Context, database.DBTxConn, int64) error       { return errors.ErrUnsupported }
@@ -77,14 +77,14 @@ func (b *table) ListMigrations(context.Context, database.DBTxConn) (all []*datab
 	return all, nil
 }
 
-// instance is one of several of an application, with two migrations to make.
+// instance is one instance of an application, with two migrations.
 type instance struct {
 	*goose.Provider
 	db *sql.DB
 	c  *lock.Client
 }
 
-// instances have a locker of ours each, unless they are given other options.
+// instances returns n instances, each with a locker unless opts say otherwise.
 func instances(t *testing.T, n int, migration func(ctx context.Context, version int64) error, other ...goose.ProviderOption) []instance {
 	b, space, out := &table{versions: []int64{0}}, memlock.NewSpace(), make([]instance, n)
 	for i := range out {
@@ -112,7 +112,7 @@ func instances(t *testing.T, n int, migration func(ctx context.Context, version 
 	return out
 }
 
-// up migrates by all instances at once.
+// up migrates with all instances at the same time.
 func up(t *testing.T, all []instance) (errs []error) {
 	ended := make(chan error, len(all))
 	for _, in := range all {
@@ -127,14 +127,14 @@ func up(t *testing.T, all []instance) (errs []error) {
 	return errs
 }
 
-// Instances that start at the same time make each migration once. Without the lock they
-// do not: so that is the lock's doing.
+// Instances that start at the same time make each migration once, and more than once
+// without the lock.
 func TestEachMigrationOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var made []int64
 		migration := func(_ context.Context, version int64) error {
-			time.Sleep(5 * time.Minute) // as long as many a TTL
+			time.Sleep(5 * time.Minute) // longer than the TTL
 			mu.Lock()
 			defer mu.Unlock()
 			made = append(made, version)
@@ -153,7 +153,7 @@ func TestEachMigrationOnce(t *testing.T) {
 	})
 }
 
-// spy knows the latest connection of a locker.
+// spy records the last connection of a locker.
 type spy struct {
 	*gooselock.Locker
 	conn *sql.Conn
@@ -175,12 +175,12 @@ func (s *spy) closed() {
 	}()
 	select {
 	case <-over:
-	case <-time.After(2 * time.Second): // the ping waits behind the closing
+	case <-time.After(2 * time.Second): // the ping waits for the closing
 	}
 }
 
-// After a loss the transaction that has begun is carried through, none is begun, and the
-// error says why. In no bubble: closing waits for a sync.RWMutex there.
+// After a loss the transaction that has begun is completed, no other begins, and the error
+// matches ErrLost. Not in a bubble, because closing waits for a sync.RWMutex.
 func TestLoss(t *testing.T) {
 	c, err := lock.New(memlock.New())
 	must(t, err)
@@ -209,8 +209,8 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// Under Do, as the package's documentation advises, the loss ends the migration's own
-// context.
+// Under lock.Do, as the package documentation advises, the loss ends the context of the
+// migration.
 func TestLossUnderDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []instance
@@ -233,7 +233,7 @@ func TestLossUnderDo(t *testing.T) {
 	})
 }
 
-// The caller's context ends the wait, and nothing is left of it.
+// The end of the caller's context ends the wait and leaves no waiter behind.
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := instances(t, 2, func(context.Context, int64) error { return nil })
@@ -251,7 +251,7 @@ func TestWaitEnds(t *testing.T) {
 		must(t, err)
 		defer c.Close()
 		if gooselock.New(all[0].c.Mutex("migrations")).SessionUnlock(t.Context(), c) == nil {
-			t.Fatal("unlocked what is not locked")
+			t.Fatal("unlocked a session that is not locked")
 		}
 	})
 }

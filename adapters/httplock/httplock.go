@@ -1,6 +1,5 @@
-// Package httplock is net/http middleware that serves requests one at a time for each
-// key: one payment for each order, one upload for each file, whichever replica of the
-// service a request reaches.
+// Package httplock is net/http middleware that serves the requests for one key one at
+// a time over all replicas of a service: one payment of an order, one upload of a file.
 //
 //	payments := httplock.Middleware{
 //		Mutex: func(r *http.Request) lock.Mutex { return c.Mutex("payments/" + r.PathValue("order")) },
@@ -8,9 +7,9 @@
 //	}
 //	mux.Handle("POST /orders/{order}/payment", payments.Handler(pay))
 //
-// The handler's request context ends with the cause lock.ErrLost when the lock is lost,
-// before another request can have it. A handler looks at it before it commits, as it
-// does for a client that has gone; nothing can take back a response that was sent.
+// The context of the request ends with the cause lock.ErrLost when the lock is lost,
+// before another request can hold it. A handler should check the context before it
+// commits. A response that was sent cannot be revoked.
 package httplock
 
 import (
@@ -22,23 +21,24 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// Middleware says which requests exclude each other. It may be used by any number of
-// handlers.
+// Middleware configures which requests exclude each other. Any number of handlers may
+// use it.
 type Middleware struct {
-	// Mutex returns the lock under which a request is served, nil for none. What
-	// a client chooses of the name is escaped or prefixed so that it cannot be that of
-	// another purpose.
+	// Mutex returns the lock for a request, or nil if the request needs none. Escape or
+	// prefix the part of the name that the client of the request chooses.
 	Mutex func(*http.Request) lock.Mutex
 
-	// Wait is how long a request waits for its turn at most; it also ends with the
-	// request. Zero refuses at once if another is being served.
+	// Wait bounds the wait for the lock, which also ends with the request. If Wait is
+	// zero, a request is refused at once while another one holds the lock.
 	Wait time.Duration
 
-	// Refused answers a request that did not get the lock because of err. Nil is Refuse.
+	// Refused answers a request that did not get the lock, because of err. The default is
+	// Refuse.
 	Refused func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Handler returns next, one request at a time for each lock.
+// Handler returns a handler that calls next with at most one request for each lock at
+// a time.
 func (m Middleware) Handler(next http.Handler) http.Handler {
 	refused := m.Refused
 	if refused == nil {
@@ -56,13 +56,13 @@ func (m Middleware) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r.WithContext(ctx))
 			return nil
 		})
-		if !served { // else the response is next's, and the client's logger and observers tell of the lock
+		if !served { // otherwise next has answered; the client logs errors of the lock
 			refused(w, r, err)
 		}
 	})
 }
 
-// bounded waits for a time at most.
+// bounded is a Mutex whose Lock waits at most for wait.
 type bounded struct {
 	lock.Mutex
 	wait time.Duration
@@ -77,8 +77,8 @@ func (b bounded) Lock(ctx context.Context) (*lock.Lease, error) {
 	return b.Mutex.Lock(ctx)
 }
 
-// Refuse answers 409 Conflict if another request is being served, 400 Bad Request if
-// the lock's name or options can never work, and else 503 Service Unavailable.
+// Refuse answers 409 Conflict if another request holds the lock, 400 Bad Request if the
+// name or an option of the lock is invalid, and 503 Service Unavailable otherwise.
 func Refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	code := http.StatusServiceUnavailable
 	switch {

@@ -16,12 +16,12 @@ import (
 	"github.com/interlock-go/lock/memlock"
 )
 
-// shop is a server whose handler is under the test's control.
+// shop is a server whose handler the test controls.
 type shop struct {
 	*httptest.Server
 	c      *lock.Client
-	served chan context.Context // of each request, when it is being served
-	finish chan struct{}        // lets one go on
+	served chan context.Context // the context of each request whose handler runs
+	finish chan struct{}        // ends one handler
 }
 
 func open(t *testing.T, m httplock.Middleware, opts ...lock.MutexOption) *shop {
@@ -55,7 +55,7 @@ func open(t *testing.T, m httplock.Middleware, opts ...lock.MutexOption) *shop {
 	return s
 }
 
-// get sends a request and returns where its answer will be.
+// get sends a request and returns the channel of its answer.
 func (s *shop) get(ctx context.Context, order string) chan string {
 	out := make(chan string, 1)
 	go func() {
@@ -76,7 +76,7 @@ func (s *shop) get(ctx context.Context, order string) chan string {
 	return out
 }
 
-// waits returns when so many wait for an order.
+// waits returns when the given number of requests wait for an order.
 func (s *shop) waits(t *testing.T, order string, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait for %s", n, order), func() bool {
@@ -114,22 +114,20 @@ func TestOneAtATime(t *testing.T) {
 	second := s.get(t.Context(), "1")
 	s.waits(t, "1", 1)
 	other, none := s.get(t.Context(), "2"), s.get(t.Context(), "")
-	<-s.served // other keys, and requests without one, are served meanwhile
+	<-s.served // requests with another key, or without one, do not wait
 	<-s.served
 	select {
 	case <-s.served:
 		t.Fatal("two requests of one key at a time")
 	default:
 	}
-	for range 3 {
+	for range 4 { // the second begins when the first has ended, and may end before the others
 		s.finish <- struct{}{}
 	}
-	want(t, other, "200  served")
-	want(t, none, "200  served")
-	want(t, first, "200  served")
 	<-s.served
-	s.finish <- struct{}{}
-	want(t, second, "200  served")
+	for _, answer := range []chan string{first, second, other, none} {
+		want(t, answer, "200  served")
+	}
 }
 
 func TestRefused(t *testing.T) {
@@ -156,7 +154,8 @@ func TestRefused(t *testing.T) {
 	want(t, own.get(t.Context(), "1"), "418  1true")
 }
 
-// A request whose lock is lost ends; so does one whose client has gone, waiting or not.
+// The context of a request ends when its lock is lost, and, waiting or not, when its client
+// disconnects.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	s := open(t, httplock.Middleware{Wait: time.Minute})
@@ -190,7 +189,7 @@ func TestEnds(t *testing.T) {
 	eventually(t, "the lock is free", free)
 }
 
-// A handler that panics frees the lock, and the panic goes on to the server.
+// If a handler panics, the lock is released and the panic reaches the server.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	c, err := lock.New(memlock.New())

@@ -1,7 +1,8 @@
-// Package synclock makes a sync.Locker of a lock, for code that takes nothing else.
+// Package synclock is a sync.Locker that holds a lock.Mutex, for code that accepts only
+// a sync.Locker.
 //
-// A sync.Locker cannot say that the lock was not to be had, nor that it was lost, so
-// both have to be said elsewhere: see New. Where there is a choice, use lock.Do.
+// A sync.Locker can report neither a failure to lock nor a loss, so New reports them in
+// other ways. Use lock.Do where possible.
 package synclock
 
 import (
@@ -12,40 +13,39 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// Locker is a sync.Locker that holds a lock.
+// Locker is a sync.Locker that holds a lock.Mutex. It is safe for concurrent use.
 type Locker struct {
 	ctx  context.Context
 	m    lock.Mutex
 	lost func(error)
 
-	turn  chan struct{} // holds a value from Lock to Unlock, even if the lock is lost between
-	lease *lock.Lease   // nil unless it is somebody's turn
+	locked chan struct{} // holds a value from Lock to Unlock, even if the lock is lost
+	lease  *lock.Lease   // nil if not locked
 }
 
-// New returns m as a sync.Locker. ctx bounds each wait. Lock panics with an error, that of
-// m.Lock or of ctx, if the lock cannot be had: it must not return without.
+// New returns m as a sync.Locker. If m cannot be locked before ctx ends, Lock panics with
+// the error of m.Lock or of ctx.
 //
-// lost is called once for each hold that ended before Unlock, with an error that
-// matches lock.ErrLost or lock.ErrClosed, in a goroutine of its own, when the hold ends.
-// What runs between Lock and Unlock knows nothing of it: lost has to make it stop, or end
-// the process.
+// If a lease ends before Unlock, lost is called once, in its own goroutine, with an error
+// that matches lock.ErrLost or lock.ErrClosed. The code between Lock and Unlock does not
+// notice the loss: lost must stop it, or end the process.
 func New(ctx context.Context, m lock.Mutex, lost func(error)) *Locker {
 	if lost == nil {
-		panic("synclock: lost is nil: nobody would learn that the lock is lost")
+		panic("synclock: lost is nil: a loss of the lock would not be reported")
 	}
-	return &Locker{ctx: ctx, m: m, lost: lost, turn: make(chan struct{}, 1)}
+	return &Locker{ctx: ctx, m: m, lost: lost, locked: make(chan struct{}, 1)}
 }
 
 // Lock waits for the lock.
 func (l *Locker) Lock() {
 	select {
-	case l.turn <- struct{}{}:
+	case l.locked <- struct{}{}:
 	case <-l.ctx.Done():
 		panic(fmt.Errorf("synclock: %q is locked in this process: %w", l.m.Name(), l.ctx.Err()))
 	}
 	lease, err := l.m.Lock(l.ctx)
 	if err != nil {
-		<-l.turn
+		<-l.locked
 		panic(err)
 	}
 	l.lease = lease
@@ -56,13 +56,13 @@ func (l *Locker) Lock() {
 	})
 }
 
-// Unlock frees the lock. It panics if the lock is not locked.
+// Unlock releases the lock. It panics if the lock is not locked.
 func (l *Locker) Unlock() {
 	lease := l.lease
 	if lease == nil {
-		panic("synclock: Unlock of a lock that is not locked")
+		panic("synclock: Unlock of an unlocked lock")
 	}
 	l.lease = nil
-	_ = lease.Unlock(l.ctx) // a loss is told by lost; what was not acknowledged the client goes on to free
-	<-l.turn
+	_ = lease.Unlock(l.ctx) // lost reports a loss; the client repeats a release that was not acknowledged
+	<-l.locked
 }

@@ -36,10 +36,10 @@ func never(t *testing.T) func(error) {
 	return func(err error) { t.Error("lost:", err) }
 }
 
-// Used as sync.Cond uses a Locker, by goroutines of two clients.
+// Goroutines of two clients use the Locker as sync.Cond does.
 func TestExcludes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := 0 // the race detector watches it as well
+		n := 0 // the race detector checks it, too
 		var all sync.WaitGroup
 		for _, c := range clients(t, 2) {
 			l := synclock.New(t.Context(), c.Mutex("k"), never(t))
@@ -61,7 +61,8 @@ func TestExcludes(t *testing.T) {
 	})
 }
 
-// A loss is told once, others may then hold, and this process keeps its section.
+// A loss is reported once. Other processes may then hold the lock, but in this process it
+// stays locked until Unlock.
 func TestLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cs := clients(t, 2)
@@ -73,7 +74,7 @@ func TestLoss(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(losses) != 1 || !errors.Is(<-losses, lock.ErrLost) {
-			t.Fatal("the loss was not told")
+			t.Fatal("the loss was not reported")
 		}
 		other, err := cs[1].Mutex("k").TryLock(t.Context())
 		if err != nil {
@@ -98,12 +99,12 @@ func TestLoss(t *testing.T) {
 		l.Unlock()
 		synctest.Wait()
 		if len(losses) != 0 {
-			t.Fatal("told of no loss:", <-losses)
+			t.Fatal("reported without a loss:", <-losses)
 		}
 	})
 }
 
-// An end that nobody was told of before Unlock is told all the same.
+// The end of a lease is reported even if Unlock is called at once.
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clients(t, 1)[0]
@@ -116,12 +117,12 @@ func TestClosed(t *testing.T) {
 		l.Unlock()
 		synctest.Wait()
 		if len(losses) != 1 || !errors.Is(<-losses, lock.ErrClosed) {
-			t.Fatal("not told")
+			t.Fatal("not reported")
 		}
 	})
 }
 
-// What cannot be locked panics, and leaves the Locker as it was.
+// If locking fails, Lock panics and leaves the Locker unlocked.
 func TestPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clients(t, 1)[0]
@@ -138,7 +139,7 @@ func TestPanics(t *testing.T) {
 			}
 		}
 		if panicOf(l.Unlock) == nil {
-			t.Fatal("Unlock of what is not locked")
+			t.Fatal("Unlock of an unlocked lock did not panic")
 		}
 		if err := other.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
@@ -152,7 +153,7 @@ func TestPanics(t *testing.T) {
 		}
 		l.Unlock()
 		if panicOf(func() { synclock.New(t.Context(), c.Mutex("k"), nil) }) == nil {
-			t.Fatal("New without lost")
+			t.Fatal("New without lost did not panic")
 		}
 	})
 }

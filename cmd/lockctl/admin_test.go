@@ -4,22 +4,21 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/cmdtest"
+	"github.com/interlock-go/lock/lockcmd"
 )
 
 func TestInspectAndList(t *testing.T) {
 	t.Parallel()
-	for _, p := range places(t) {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range cmdtest.Services(t) {
+		t.Run(p.Name, func(t *testing.T) {
 			parse := func(v any, args ...string) {
 				t.Helper()
-				code, out, stderr := lockctl(t, nil, append(args, "--url", p.url, "--json")...)
+				code, out, stderr := cmdtest.Exec(t, nil, append(args, "--url", p.URL, "--json")...)
 				if code != 0 {
 					t.Fatalf("exit code %d, stderr %q", code, stderr)
 				}
@@ -37,7 +36,7 @@ func TestInspectAndList(t *testing.T) {
 			}
 
 			for _, name := range []string{"b", "a"} {
-				begin(t, does("stubborn"), "run", "--url", p.url, name, "--", self).stdout.contains("ready")
+				cmdtest.Begin(t, mode("stubborn"), "run", "--url", p.URL, name, "--", self).Stdout.Contains("ready")
 			}
 			if parse(&list, "list"); len(list) != 2 || list[0].Name != "a" || list[1].Name != "b" {
 				t.Fatalf("%v", list)
@@ -46,26 +45,26 @@ func TestInspectAndList(t *testing.T) {
 			if h := info.Holder; h == nil || h.Token == 0 || len(h.Owner) != 32 || !strings.HasPrefix(h.Metadata, "pid ") {
 				t.Fatalf("%+v", info.Holder)
 			}
-			if code, out, _ := lockctl(t, nil, "inspect", "--url", p.url, "b"); code != 0 || !strings.HasPrefix(out, "b: held by pid ") {
+			if code, out, _ := cmdtest.Exec(t, nil, "inspect", "--url", p.URL, "b"); code != 0 || !strings.HasPrefix(out, "b: held by pid ") {
 				t.Fatalf("%d %q", code, out)
 			}
 			if parse(&list, "list", "--prefix", "b"); len(list) != 1 || list[0].Name != "b" {
 				t.Fatalf("%v", list)
 			}
-			if code, out, _ := lockctl(t, nil, "list", "--url", p.url); code != 0 || strings.Count(out, "\n") != 3 {
+			if code, out, _ := cmdtest.Exec(t, nil, "list", "--url", p.URL); code != 0 || strings.Count(out, "\n") != 3 {
 				t.Fatalf("%d %q", code, out)
 			}
 			var ping struct {
 				Backend   string `json:"backend"`
 				RoundTrip int64  `json:"round_trip_ns"`
 			}
-			if parse(&ping, "ping"); ping.Backend != p.name || ping.RoundTrip <= 0 {
+			if parse(&ping, "ping"); ping.Backend != p.Name || ping.RoundTrip <= 0 {
 				t.Fatalf("%+v", ping)
 			}
-			if code, out, _ := lockctl(t, nil, "__complete", "inspect", "--url", p.url, ""); code != 0 || !strings.HasPrefix(out, "a\theld by pid ") {
+			if code, out, _ := cmdtest.Exec(t, nil, "__complete", "inspect", "--url", p.URL, ""); code != 0 || !strings.HasPrefix(out, "a\theld by pid ") {
 				t.Fatalf("completion: %d %q", code, out)
 			}
-			if code, out, _ := lockctl(t, nil, "__complete", "watch", "--url", p.url, "a", ""); code != 0 || !strings.HasPrefix(out, "b\theld by pid ") {
+			if code, out, _ := cmdtest.Exec(t, nil, "__complete", "watch", "--url", p.URL, "a", ""); code != 0 || !strings.HasPrefix(out, "b\theld by pid ") {
 				t.Fatalf("completion of a second name: %d %q", code, out)
 			}
 		})
@@ -75,14 +74,14 @@ func TestInspectAndList(t *testing.T) {
 func TestAdminUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"inspect"}, {"inspect", "a", "b"}, {"break"}, {"list", "x"}, {"ping", "x"}, {"inspect", ""}, {"break", "--yes", ""}} {
-		code, out, stderr := lockctl(t, nil, append(args, "--url", fileURL(t))...)
-		if code != codeUsage || out != "" || strings.Count(stderr, "\n") != 1 {
+		code, out, stderr := cmdtest.Exec(t, nil, append(args, "--url", cmdtest.FileURL(t))...)
+		if code != lockcmd.ExitUsage || out != "" || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, out, stderr)
 		}
 	}
 }
 
-// Whatever goes wrong, and wherever the URL was put by mistake: no password is shown.
+// No error shows a password, even if the URL is in the place of another argument.
 func TestPasswordIsNeverShown(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr3t:p%40ss/w#rd"
@@ -97,7 +96,7 @@ func TestPasswordIsNeverShown(t *testing.T) {
 			{"run", "--ttl", url, "x", "--", "true"},
 			{"run", "x", "--", url},
 			{"run", url, "x", "--", "true"},
-			{"run", "--wait", "0", "--url", fileURL(t), url, "--", "true"},
+			{"run", "--wait", "0", "--url", cmdtest.FileURL(t), url, "--", "true"},
 			{"run", "--" + url, "x"},
 			{"inspect", "-v", "--url", url, "x"},
 			{"list", "--url", url, "--json"},
@@ -105,13 +104,13 @@ func TestPasswordIsNeverShown(t *testing.T) {
 			{"ping", url},
 			{url},
 		} {
-			_, out, stderr := lockctl(t, nil, args...)
+			_, out, stderr := cmdtest.Exec(t, nil, args...)
 			if all := out + stderr; strings.Contains(all, "s3cr3t") {
 				t.Errorf("%q: shows %q", args, all)
 			}
 		}
 		for _, args := range [][]string{{"ping", "-v"}, {"run", "--help"}, {"--help"}, {"__complete", "inspect", ""}} {
-			_, out, stderr := lockctl(t, []string{"LOCK_URL=" + url}, args...)
+			_, out, stderr := cmdtest.Exec(t, []string{"LOCK_URL=" + url}, args...)
 			if all := out + stderr; strings.Contains(all, "s3cr3t") {
 				t.Errorf("%q with LOCK_URL: shows %q", args, all)
 			}
@@ -121,12 +120,11 @@ func TestPasswordIsNeverShown(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	a := &app{output: &output{}}
-	for _, c := range a.root().Commands() {
+	for _, c := range program().AllCommands() {
 		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
 			t.Errorf("%s: Short is %q", c.Name(), c.Short)
 		}
-		if !strings.Contains(c.Example, "  lockctl "+c.Name()) && c.Name() != "completion" || c.Example == "" {
+		if !strings.Contains(c.Example, "  lockctl "+c.Name()) {
 			t.Errorf("%s has no example", c.Name())
 		}
 		for line := range strings.SplitSeq(c.Long+"\n"+c.Example, "\n") {
@@ -135,7 +133,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	code, out, stderr := lockctl(t, nil, "help", "run")
+	code, out, stderr := cmdtest.Exec(t, nil, "help", "run")
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
@@ -149,49 +147,21 @@ func TestHelp(t *testing.T) {
 			t.Errorf("a line of %d characters: %q", len(line), line)
 		}
 	}
-	if code, out, _ := lockctl(t, nil, "completion", "bash"); code != 0 || !strings.Contains(out, "__start_lockctl") {
+	if code, out, _ := cmdtest.Exec(t, nil, "completion", "bash"); code != 0 || !strings.Contains(out, "__start_lockctl") {
 		t.Errorf("completion: exit code %d", code)
 	}
-	if code, out, _ := lockctl(t, nil, "__complete", "list", "--url", ""); code != 0 || !strings.Contains(out, "redis://\n") {
+	if code, out, _ := cmdtest.Exec(t, nil, "__complete", "list", "--url", ""); code != 0 || !strings.Contains(out, "redis://\n") {
 		t.Errorf("completion of --url: %d %q", code, out)
 	}
-	if code, out, _ := lockctl(t, nil, "version"); code != 0 || !strings.Contains(out, " mem, ") {
+	if code, out, _ := cmdtest.Exec(t, nil, "version"); code != 0 || !strings.Contains(out, " mem, ") {
 		t.Errorf("version: %d %q", code, out)
 	}
 }
 
-func TestConformance(t *testing.T) {
+func TestNoHome(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	md, js := filepath.Join(dir, "r.md"), filepath.Join(dir, "r.json")
-	code, out, stderr := lockctl(t, nil, "conformance", "--url", fileURL(t), "--run", "^exclusion/0[12]", "--report-md", md, "--report-json", js)
-	if code != 0 || stderr != "" || !strings.Contains(out, "passed        exclusion/01-free-key-granted") || !strings.Contains(out, "passed        exclusion/02-other-process") {
-		t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, stderr)
-	}
-	text, err := os.ReadFile(js)
-	var r struct{ Results []any }
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	if err != nil || len(r.Results) < 4 {
-		t.Fatalf("%v: %s", err, text)
-	}
-	if text, err := os.ReadFile(md); err != nil || !strings.HasPrefix(string(text), "# Conformance of file") {
-		t.Fatalf("%v: %s", err, text)
-	}
-	for _, c := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{[]string{"--run", "("}, codeUsage, `invalid --run "("`},
-		{[]string{"--run", "^nothing"}, codeUsage, "no case"},
-		{[]string{"--url", fmt.Sprintf("redis://127.0.0.1:%d/0", freePort(t))}, codeUnavailable, "127.0.0.1"},
-		{[]string{"--run", "^exclusion/01", "--report-md", dir}, codeFailed, dir},
-	} {
-		code, _, stderr := lockctl(t, nil, append([]string{"conformance", "--url", fileURL(t)}, c.args...)...)
-		if code != c.code || !strings.Contains(stderr, c.says) {
-			t.Errorf("%q: exit code %d, stderr %q", c.args, code, stderr)
-		}
+	code, _, stderr := cmdtest.Exec(t, []string{"HOME=", "XDG_STATE_HOME="}, "list")
+	if code != lockcmd.ExitUsage || stderr == "" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }

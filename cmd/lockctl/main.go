@@ -4,28 +4,33 @@
 //	lockctl run --url redis://localhost:6379/0 --wait 10s nightly -- backup.sh
 //	lockctl top
 //
-// Which service keeps the locks is said by a URL, in --url or in LOCK_URL.
-// Without one it is a folder of the user, which excludes the processes of this
-// machine. "lockctl help" tells the rest; the exit codes are in exit.go.
+// The URL of the service is that of --url or LOCK_URL. The default is a directory of
+// the user, for the processes of this machine. "lockctl help" describes the commands,
+// which are in package lockcmd.
 package main
 
 import (
-	"context"
-	"os"
-
-	"github.com/interlock-go/lock/conformance"
-
-	// the drivers that lockctl speaks
 	_ "github.com/interlock-go/lock/etcdlock"
 	_ "github.com/interlock-go/lock/filelock"
+	"github.com/interlock-go/lock/lockcmd"
 	_ "github.com/interlock-go/lock/memlock"
-	_ "github.com/interlock-go/lock/mysqllock"
-	_ "github.com/interlock-go/lock/pglock"
+	"github.com/interlock-go/lock/mysqllock"
+	"github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/redislock/redlock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 
-func main() {
-	conformance.WorkerMain() // a process that "lockctl conformance" has started
-	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+func program() lockcmd.Program {
+	postgres := lockcmd.Schema{Table: pglock.DefaultTable, SQL: pglock.Schema}
+	mysql := lockcmd.Schema{Table: mysqllock.DefaultTable, SQL: mysqllock.Schema}
+	return lockcmd.Program{
+		Schemas: map[string]lockcmd.Schema{
+			"postgres": postgres, "postgresql": postgres,
+			"mysql": mysql, "mariadb": mysql,
+		},
+		SetLogger: setRedisLogger,
+	}
 }
+
+func main() { program().Main() }

@@ -4,73 +4,52 @@ package main
 
 import (
 	"bufio"
-	"bytes"
+	"context"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/cmdtest"
 )
 
-var (
-	buildFlags = []string{"build"}
-	binary     string // lockctl, built once
-	self       string // this test binary, which is also the command that is run
-)
-
-// patience bounds what should happen soon, on a machine that is busy.
-const patience = 20 * time.Second
+// self is this test binary, which is also the command that lockctl runs.
+var self string
 
 func TestMain(m *testing.M) {
-	if how := os.Getenv("LOCKCTL_TEST_COMMAND"); how != "" {
-		os.Exit(command(how))
+	if mode := os.Getenv("LOCKCTL_TEST_COMMAND"); mode != "" {
+		os.Exit(command(mode))
 	}
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "lockctl-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
+	var err error
 	if self, err = os.Executable(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	binary = filepath.Join(dir, "lockctl")
-	build := exec.Command("go", append(buildFlags, "-o", binary, ".")...)
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building lockctl: %v\n%s", err, out)
-		return 1
-	}
-	os.Unsetenv(envURL)
-	// Under nohup it is ignored, and lockctl rightly keeps to that; what is caught here is not inherited.
+	// nohup ignores SIGHUP, and then lockctl ignores it too. A signal that is caught here
+	// is not ignored in a child.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	quietRedis(nil)
-	return m.Run()
+	setRedisLogger(nil)
+	os.Exit(cmdtest.Main(m, "."))
 }
 
-// command is what this binary does when lockctl runs it.
-func command(how string) int {
+// command is the main function of the command that lockctl runs.
+func command(mode string) int {
 	if watch := os.Getenv("LOCKCTL_TEST_WATCH"); watch != "" {
-		if _, err := net.Dial("unix", watch); err != nil { // open as long as this process lives
+		if _, err := net.Dial("unix", watch); err != nil { // open until this process ends
 			fmt.Println(err)
 			return 6
 		}
 	}
 	ch := make(chan os.Signal, 16)
-	switch how {
-	case "signals": // tells each signal it gets, ends with TERM
+	switch mode {
+	case "signals": // prints each signal, ends with TERM
 		signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
 		fmt.Println("ready")
 		for s := range ch {
@@ -79,7 +58,7 @@ func command(how string) int {
 				return 3
 			}
 		}
-	case "stubborn": // does not end when told
+	case "stubborn": // ignores TERM
 		signal.Notify(ch, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("ready")
 		go func() {
@@ -87,9 +66,9 @@ func command(how string) int {
 				fmt.Println(s)
 			}
 		}()
-		time.Sleep(time.Minute) // not for ever, should the test fail
+		time.Sleep(time.Minute) // ends if the test fails
 		return 4
-	case "parent": // ends when told; what it has started does not
+	case "parent": // ends with TERM; its child ignores TERM
 		signal.Notify(ch, syscall.SIGTERM)
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), "LOCKCTL_TEST_COMMAND=stubborn")
@@ -109,157 +88,8 @@ func command(how string) int {
 	return 9
 }
 
-// run is one run of the lockctl binary.
-type run struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout *tail
-	stderr *tail
-	done   chan struct{}
-	code   int
-}
-
-// begin starts lockctl. extra are variables of its environment.
-func begin(t *testing.T, extra []string, args ...string) *run {
-	t.Helper()
-	r := &run{t: t, cmd: exec.Command(binary, args...), done: make(chan struct{})}
-	r.cmd.Env = append(os.Environ(), extra...)
-	r.cmd.Dir = t.TempDir()
-	var err error
-	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	// pipes of our own: their end is that of all processes that write to them
-	var outW, errW *os.File
-	r.stdout, outW = newTail(t)
-	r.stderr, errW = newTail(t)
-	r.cmd.Stdout, r.cmd.Stderr = outW, errW
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	outW.Close()
-	errW.Close()
-	go func() {
-		_ = r.cmd.Wait()
-		r.code = r.cmd.ProcessState.ExitCode()
-		close(r.done)
-	}()
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill() // its command goes with it, or ends after a minute
-		<-r.done
-	})
-	return r
-}
-
-// lockctl runs lockctl to its end.
-func lockctl(t *testing.T, extra []string, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	r := begin(t, extra, args...)
-	r.stdin.Close()
-	code = r.wait()
-	return code, r.stdout.all(), r.stderr.all()
-}
-
-func (r *run) wait() int {
-	r.t.Helper()
-	select {
-	case <-r.done:
-		return r.code
-	case <-time.After(patience):
-		r.t.Fatalf("%v did not end; stdout %q, stderr %q", r.cmd.Args, r.stdout.text(), r.stderr.text())
-		return 0
-	}
-}
-
-func (r *run) send(s syscall.Signal) {
-	r.t.Helper()
-	if err := r.cmd.Process.Signal(s); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// tail keeps what is written to a pipe.
-type tail struct {
-	t     *testing.T
-	mu    sync.Mutex
-	buf   bytes.Buffer
-	news  chan struct{} // closed and replaced when there is more
-	ended bool
-}
-
-func newTail(t *testing.T) (*tail, *os.File) {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &tail{t: t, news: make(chan struct{})}
-	go o.read(r)
-	return o, w
-}
-
-func (o *tail) read(r io.ReadCloser) {
-	defer r.Close()
-	chunk := make([]byte, 4096)
-	for {
-		n, err := r.Read(chunk)
-		o.mu.Lock()
-		o.buf.Write(chunk[:n])
-		if err != nil {
-			o.ended = true
-		}
-		close(o.news)
-		o.news = make(chan struct{})
-		o.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (o *tail) text() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// until waits for a condition on what was written.
-func (o *tail) until(what string, ok func(text string, ended bool) bool) {
-	o.t.Helper()
-	deadline := time.After(patience)
-	for {
-		o.mu.Lock()
-		text, ended, news := o.buf.String(), o.ended, o.news
-		o.mu.Unlock()
-		if ok(text, ended) {
-			return
-		}
-		if ended {
-			o.t.Fatalf("ended without %s: %q", what, text)
-		}
-		select {
-		case <-news:
-		case <-deadline:
-			o.t.Fatalf("no %s in %q", what, text)
-		}
-	}
-}
-
-func (o *tail) contains(s string) {
-	o.t.Helper()
-	o.until(strconv.Quote(s), func(text string, _ bool) bool { return strings.Contains(text, s) })
-}
-
-// all waits until every process that could write is gone.
-func (o *tail) all() string {
-	o.t.Helper()
-	o.until("end", func(_ string, ended bool) bool { return ended })
-	return o.text()
-}
-
-// lateness begins to measure how late timers are. What it returns ends that and tells
-// the worst.
+// lateness measures how late timers are. The returned function ends the measurement and
+// returns the maximum.
 func lateness(t *testing.T) func() time.Duration {
 	t.Helper()
 	const tick = 5 * time.Millisecond
@@ -276,7 +106,7 @@ func lateness(t *testing.T) func() time.Duration {
 			default:
 			}
 			begun := time.Now()
-			time.Sleep(tick) // what is measured
+			time.Sleep(tick) // the timer that is measured
 			most = max(most, time.Since(begun)-tick)
 		}
 	}()
@@ -286,37 +116,37 @@ func lateness(t *testing.T) func() time.Duration {
 	}
 }
 
-// onTime makes a scene in which a command must be dead in time: a margin and a lead
-// of 213 ms before the end of a TTL of 3 s. A machine whose timers were late by a good part
-// of that can show nothing wrong: then the scene is made again, three times in all.
-func onTime(t *testing.T, scene func() (wrong string, late time.Duration)) {
+// onTime runs a scenario in which a command must be dead in time: a margin and a lead
+// of 213 ms before the end of a TTL of 3 s. If timers were late by a good part of that, a
+// failure shows nothing: then the scenario is repeated, up to three times.
+func onTime(t *testing.T, scenario func() (wrong string, late time.Duration)) {
 	t.Helper()
 	for n := 1; ; n++ {
-		wrong, late := scene()
+		wrong, late := scenario()
 		if wrong == "" {
 			return
 		}
 		if n == 3 || late < 50*time.Millisecond {
 			t.Fatalf("%s; timers were up to %v late", wrong, late)
 		}
-		t.Logf("%s; timers were up to %v late: once more", wrong, late)
+		t.Logf("%s; timers were up to %v late: repeating", wrong, late)
 	}
 }
 
-// members is how many processes a command of this binary consists of.
-func members(how string) int {
-	if how == "parent" {
+// processes returns the number of processes of a command of this binary.
+func processes(mode string) int {
+	if mode == "parent" {
 		return 2
 	}
 	return 1
 }
 
-// does are the variables that make this binary behave as a command.
-func does(how string) []string { return []string{"LOCKCTL_TEST_COMMAND=" + how} }
+// mode returns the variables that make this binary a command.
+func mode(mode string) []string { return []string{"LOCKCTL_TEST_COMMAND=" + mode} }
 
-// watch returns a variable for the environment of commands, and a function that
-// waits until n of them have come and all are dead, and tells when that was.
-func watch(t *testing.T, n int) (env string, dead func() time.Time) {
+// watchDeath returns a variable for the environment of commands, and a function that
+// waits until n commands have begun and ended, and returns the time of the last end.
+func watchDeath(t *testing.T, n int) (env string, dead func() time.Time) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lw") // a socket's path must be short
 	if err != nil {
@@ -346,7 +176,7 @@ func watch(t *testing.T, n int) (env string, dead func() time.Time) {
 		for range n {
 			select {
 			case last = <-ends:
-			case <-time.After(patience):
+			case <-time.After(cmdtest.Timeout):
 				t.Fatal("a command did not end")
 			}
 		}
@@ -354,4 +184,23 @@ func watch(t *testing.T, n int) (env string, dead func() time.Time) {
 	}
 }
 
-func fileURL(t *testing.T) string { t.Helper(); return "file://" + t.TempDir() }
+// awaitHolder waits until want accepts the holder of a lock. It returns the holder and
+// when the request was sent.
+func awaitHolder(t *testing.T, c *lock.Client, name string, want func(*lock.Holder) bool) (lock.Holder, time.Time) {
+	t.Helper()
+	deadline := time.Now().Add(cmdtest.Timeout)
+	for {
+		sent := time.Now()
+		info, err := c.Inspect(t.Context(), name)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if info.Holder != nil && want(info.Holder) {
+			return *info.Holder, sent
+		}
+		if sent.After(deadline) {
+			t.Fatalf("%q has no holder as wanted: %+v", name, info.Holder)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

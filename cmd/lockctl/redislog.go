@@ -8,15 +8,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisLog receives what the Redis client would print on stderr by itself: failed
-// dials above all, which lockctl's own messages tell of.
-type redisLog struct{ log *slog.Logger }
+// redisLogger logs the messages of the Redis client, which by default writes them to
+// stderr: above all failed connections, which the errors of the commands report too.
+type redisLogger struct{ log *slog.Logger }
 
-func (r redisLog) Printf(_ context.Context, format string, v ...any) {
+func (r redisLogger) Printf(_ context.Context, format string, v ...any) {
 	if r.log != nil {
-		r.log.Debug("redis client", "says", fmt.Sprintf(format, v...))
+		r.log.Debug("redis client", "message", fmt.Sprintf(format, v...))
 	}
 }
 
-// quietRedis keeps the Redis client off stderr, unless log is set.
-func quietRedis(log *slog.Logger) { redis.SetLogger(redisLog{log}) }
+// setRedisLogger makes the Redis client log to log, or not at all if log is nil.
+func setRedisLogger(log *slog.Logger) { redis.SetLogger(redisLogger{log}) }

@@ -14,15 +14,17 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/cmdtest"
+	"github.com/interlock-go/lock/lockcmd"
 )
 
 func TestRunTokensRise(t *testing.T) {
 	t.Parallel()
-	// the first command of the README: no URL at all
+	// the first command of the README, without a URL
 	env := []string{"XDG_STATE_HOME=" + t.TempDir()}
 	var last uint64
 	for range 3 {
-		code, out, stderr := lockctl(t, env, "run", "nightly", "--", "sh", "-c", "echo token $LOCK_TOKEN")
+		code, out, stderr := cmdtest.Exec(t, env, "run", "nightly", "--", "sh", "-c", "echo token $LOCK_TOKEN")
 		if code != 0 || stderr != "" {
 			t.Fatalf("exit code %d, stderr %q", code, stderr)
 		}
@@ -36,17 +38,17 @@ func TestRunTokensRise(t *testing.T) {
 
 func TestRunEnvironment(t *testing.T) {
 	t.Parallel()
-	for _, p := range places(t) {
-		t.Run(p.name, func(t *testing.T) {
-			code, out, stderr := lockctl(t,
-				[]string{"LOCK_URL=" + p.url, "LOCK_TOKEN=stale", "LOCK_NAME=stale", "LOCK_OWNER=stale"},
+	for _, p := range cmdtest.Services(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			code, out, stderr := cmdtest.Exec(t,
+				[]string{"LOCK_URL=" + p.URL, "LOCK_TOKEN=stale", "LOCK_NAME=stale", "LOCK_OWNER=stale"},
 				"run", "a name", "--", "sh", "-c", `echo "$LOCK_NAME|$LOCK_TOKEN|$LOCK_OWNER|$LOCK_URL"; env | grep -Ec '^LOCK_(NAME|TOKEN|OWNER)='`)
 			if code != 0 {
 				t.Fatalf("exit code %d, stderr %q", code, stderr)
 			}
 			lines := strings.Split(strings.TrimSpace(out), "\n")
 			f := strings.Split(lines[0], "|")
-			if len(f) != 4 || f[0] != "a name" || len(f[2]) != 32 || f[3] != p.url || lines[1] != "3" {
+			if len(f) != 4 || f[0] != "a name" || len(f[2]) != 32 || f[3] != p.URL || lines[1] != "3" {
 				t.Fatalf("the command saw %q", out)
 			}
 			if _, err := strconv.ParseUint(f[1], 10, 64); err != nil {
@@ -58,11 +60,11 @@ func TestRunEnvironment(t *testing.T) {
 
 func TestRunPassesStreams(t *testing.T) {
 	t.Parallel()
-	r := begin(t, nil, "run", "--url", fileURL(t), "x", "--", "sh", "-c", "cat; echo oops >&2")
-	fmt.Fprint(r.stdin, "one\ntwo\n")
-	r.stdin.Close()
-	if code := r.wait(); code != 0 || r.stdout.all() != "one\ntwo\n" || r.stderr.all() != "oops\n" {
-		t.Fatalf("exit code %d, stdout %q, stderr %q", code, r.stdout.text(), r.stderr.text())
+	r := cmdtest.Begin(t, nil, "run", "--url", cmdtest.FileURL(t), "x", "--", "sh", "-c", "cat; echo oops >&2")
+	fmt.Fprint(r.Stdin, "one\ntwo\n")
+	r.Stdin.Close()
+	if code := r.Wait(); code != 0 || r.Stdout.All() != "one\ntwo\n" || r.Stderr.All() != "oops\n" {
+		t.Fatalf("exit code %d, stdout %q, stderr %q", code, r.Stdout.Text(), r.Stderr.Text())
 	}
 }
 
@@ -77,10 +79,10 @@ func TestRunExitCodes(t *testing.T) {
 	if err := os.WriteFile(noInterpreter, []byte("#!/does/not/exist\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	free := fileURL(t)
-	taken := fileURL(t)
-	holder := begin(t, does("stubborn"), "run", "--url", taken, "x", "--", self)
-	holder.stdout.contains("ready")
+	free := cmdtest.FileURL(t)
+	taken := cmdtest.FileURL(t)
+	holder := cmdtest.Begin(t, mode("stubborn"), "run", "--url", taken, "x", "--", self)
+	holder.Stdout.Contains("ready")
 
 	for _, c := range []struct {
 		name string
@@ -91,39 +93,39 @@ func TestRunExitCodes(t *testing.T) {
 		{"success", []string{"run", "--url", free, "x", "--", "true"}, 0, ""},
 		{"the command's code", []string{"run", "--url", free, "x", "--", "sh", "-c", "exit 7"}, 7, ""},
 		{"the command's signal", []string{"run", "--url", free, "x", "--", "sh", "-c", "kill -9 $$"}, 128 + 9, ""},
-		{"taken, one attempt", []string{"run", "--url", taken, "--wait", "0", "x", "--", "true"}, codeNotAcquired, `"x" is held by pid `},
-		{"taken, bounded wait", []string{"run", "-q", "--url", taken, "--wait", "3s", "x", "--", "true"}, codeNotAcquired, `"x" was not acquired within 3s: when the wait began it was held by pid `},
-		{"not found", []string{"run", "--url", taken, "x", "--", "/does/not/exist"}, codeNotFound, `"/does/not/exist"`},
-		{"not on the PATH", []string{"run", "--url", taken, "x", "--", "does-not-exist-anywhere"}, codeNotFound, `"does-not-exist-anywhere"`},
-		{"not executable", []string{"run", "--url", taken, "x", "--", plain}, codeNotRunnable, "permission denied"},
-		{"a folder", []string{"run", "--url", taken, "x", "--", dir}, codeNotRunnable, dir},
-		{"no interpreter", []string{"run", "--url", free, "x", "--", noInterpreter}, codeNotFound, noInterpreter},
+		{"taken, one attempt", []string{"run", "--url", taken, "--wait", "0", "x", "--", "true"}, lockcmd.ExitNotAcquired, `"x" is held by pid `},
+		{"taken, bounded wait", []string{"run", "-q", "--url", taken, "--wait", "3s", "x", "--", "true"}, lockcmd.ExitNotAcquired, `"x" was not acquired within 3s: when the wait began it was held by pid `},
+		{"not found", []string{"run", "--url", taken, "x", "--", "/does/not/exist"}, lockcmd.ExitNotFound, `"/does/not/exist"`},
+		{"not on the PATH", []string{"run", "--url", taken, "x", "--", "does-not-exist-anywhere"}, lockcmd.ExitNotFound, `"does-not-exist-anywhere"`},
+		{"not executable", []string{"run", "--url", taken, "x", "--", plain}, lockcmd.ExitNotExecutable, "permission denied"},
+		{"a folder", []string{"run", "--url", taken, "x", "--", dir}, lockcmd.ExitNotExecutable, dir},
+		{"no interpreter", []string{"run", "--url", free, "x", "--", noInterpreter}, lockcmd.ExitNotFound, noInterpreter},
 		{"free afterwards", []string{"run", "--url", free, "--wait", "0", "x", "--", "true"}, 0, ""},
-		{"nobody listens", []string{"run", "--url", fmt.Sprintf("redis://127.0.0.1:%d/0", freePort(t)), "x", "--", "true"}, codeUnavailable, "127.0.0.1:"},
-		{"excludes nobody", []string{"run", "--url", "mem://x", "x", "--", "true"}, codeUnavailable, "scope=machine"},
+		{"no server", []string{"run", "--url", fmt.Sprintf("redis://127.0.0.1:%d/0", cmdtest.FreePort(t)), "x", "--", "true"}, lockcmd.ExitUnavailable, "127.0.0.1:"},
+		{"too small a scope", []string{"run", "--url", "mem://x", "x", "--", "true"}, lockcmd.ExitUnavailable, "scope=machine"},
 
-		{"no arguments", []string{"run"}, codeUsage, "NAME -- COMMAND"},
-		{"no dash", []string{"run", "--url", free, "x", "true"}, codeUsage, `no "--"`},
-		{"two names", []string{"run", "--url", free, "x", "y", "--", "true"}, codeUsage, `2 arguments before "--"`},
-		{"no name", []string{"run", "--url", free, "--", "true"}, codeUsage, `0 arguments before "--"`},
-		{"no command", []string{"run", "--url", free, "x", "--"}, codeUsage, `no command after "--"`},
-		{"empty name", []string{"run", "--url", free, "", "--", "true"}, codeUsage, `invalid name "": want 1 to`},
-		{"long name", []string{"run", "--url", free, strings.Repeat("x", 1025), "--", "true"}, codeUsage, "of 1025 bytes"},
-		{"zero ttl", []string{"run", "--url", free, "--ttl", "0", "x", "--", "true"}, codeUsage, `"0" for "--ttl" flag: want a positive duration`},
-		{"negative ttl", []string{"run", "--url", free, "--ttl", "-1s", "x", "--", "true"}, codeUsage, `"-1s" for "--ttl"`},
-		{"short ttl", []string{"run", "--url", free, "--ttl", "1ms", "x", "--", "true"}, codeUsage, "invalid ttl 1ms: want at least"},
-		{"bad ttl in the URL", []string{"run", "--url", free + "?ttl=soon", "x", "--", "true"}, codeUsage, `invalid URL parameter ttl "soon"`},
-		{"unknown parameter", []string{"run", "--url", free + "?tll=3s", "x", "--", "true"}, codeUsage, `"tll": unknown; accepted:`},
-		{"bad wait", []string{"run", "--url", free, "--wait", "soon", "x", "--", "true"}, codeUsage, "want forever, 0 for one attempt"},
-		{"bad min-hold", []string{"run", "--url", free, "--min-hold", "-1s", "x", "--", "true"}, codeUsage, "want 0 or a positive"},
-		{"long grace", []string{"run", "--url", free, "--ttl", "4s", "--grace", "3s", "x", "--", "true"}, codeUsage, "invalid --grace 3s: want 0 to 2s"},
-		{"unknown scheme", []string{"run", "--url", "gopher://x", "x", "--", "true"}, codeUsage, "redis+cluster, redis+sentinel"},
-		{"no scheme", []string{"run", "--url", "localhost", "x", "--", "true"}, codeUsage, "no scheme"},
-		{"unknown flag", []string{"run", "--nope", "x", "--", "true"}, codeUsage, "--nope"},
-		{"unknown command", []string{"walk"}, codeUsage, `"walk"`},
+		{"no arguments", []string{"run"}, lockcmd.ExitUsage, "NAME -- COMMAND"},
+		{"no dash", []string{"run", "--url", free, "x", "true"}, lockcmd.ExitUsage, `no "--"`},
+		{"two names", []string{"run", "--url", free, "x", "y", "--", "true"}, lockcmd.ExitUsage, `2 arguments before "--"`},
+		{"no name", []string{"run", "--url", free, "--", "true"}, lockcmd.ExitUsage, `0 arguments before "--"`},
+		{"no command", []string{"run", "--url", free, "x", "--"}, lockcmd.ExitUsage, `no command after "--"`},
+		{"empty name", []string{"run", "--url", free, "", "--", "true"}, lockcmd.ExitUsage, `invalid name "": want 1 to`},
+		{"long name", []string{"run", "--url", free, strings.Repeat("x", 1025), "--", "true"}, lockcmd.ExitUsage, "of 1025 bytes"},
+		{"zero ttl", []string{"run", "--url", free, "--ttl", "0", "x", "--", "true"}, lockcmd.ExitUsage, `"0" for "--ttl" flag: want a positive duration`},
+		{"negative ttl", []string{"run", "--url", free, "--ttl", "-1s", "x", "--", "true"}, lockcmd.ExitUsage, `"-1s" for "--ttl"`},
+		{"short ttl", []string{"run", "--url", free, "--ttl", "1ms", "x", "--", "true"}, lockcmd.ExitUsage, "invalid ttl 1ms: want at least"},
+		{"bad ttl in the URL", []string{"run", "--url", free + "?ttl=soon", "x", "--", "true"}, lockcmd.ExitUsage, `invalid URL parameter ttl "soon"`},
+		{"unknown parameter", []string{"run", "--url", free + "?tll=3s", "x", "--", "true"}, lockcmd.ExitUsage, `"tll": unknown; accepted:`},
+		{"bad wait", []string{"run", "--url", free, "--wait", "soon", "x", "--", "true"}, lockcmd.ExitUsage, "want forever, 0 for one attempt"},
+		{"bad min-hold", []string{"run", "--url", free, "--min-hold", "-1s", "x", "--", "true"}, lockcmd.ExitUsage, "want 0 or a positive"},
+		{"long grace", []string{"run", "--url", free, "--ttl", "4s", "--grace", "3s", "x", "--", "true"}, lockcmd.ExitUsage, "invalid --grace 3s: want 0 to 2s"},
+		{"unknown scheme", []string{"run", "--url", "gopher://x", "x", "--", "true"}, lockcmd.ExitUsage, "redis+cluster, redis+sentinel"},
+		{"no scheme", []string{"run", "--url", "localhost", "x", "--", "true"}, lockcmd.ExitUsage, "no scheme"},
+		{"unknown flag", []string{"run", "--nope", "x", "--", "true"}, lockcmd.ExitUsage, "--nope"},
+		{"unknown command", []string{"walk"}, lockcmd.ExitUsage, `"walk"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, out, stderr := lockctl(t, nil, c.args...)
+			code, out, stderr := cmdtest.Exec(t, nil, c.args...)
 			if code != c.code || out != "" || c.says == "" && stderr != "" || !strings.Contains(stderr, c.says) {
 				t.Errorf("exit code %d, stdout %q, stderr %q; want code %d and %q", code, out, stderr, c.code, c.says)
 			}
@@ -136,23 +138,23 @@ func TestRunExitCodes(t *testing.T) {
 
 func TestRunErrorsAsJSON(t *testing.T) {
 	t.Parallel()
-	_, _, stderr := lockctl(t, nil, "run", "--json", "--url", fileURL(t), "x", "--", "does-not-exist-anywhere")
+	_, _, stderr := cmdtest.Exec(t, nil, "run", "--json", "--url", cmdtest.FileURL(t), "x", "--", "does-not-exist-anywhere")
 	var e struct {
 		Event, Message, Reason string
 		Code                   int
 	}
-	if err := json.Unmarshal([]byte(stderr), &e); err != nil || e.Event != "error" || e.Code != codeNotFound || e.Reason != "not_found" {
+	if err := json.Unmarshal([]byte(stderr), &e); err != nil || e.Event != "error" || e.Code != lockcmd.ExitNotFound || e.Reason != "not_found" {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 
-	url := fileURL(t)
-	holder := begin(t, does("stubborn"), "run", "--url", url, "x", "--", self)
-	holder.stdout.contains("ready")
+	url := cmdtest.FileURL(t)
+	holder := cmdtest.Begin(t, mode("stubborn"), "run", "--url", url, "x", "--", self)
+	holder.Stdout.Contains("ready")
 	var taken struct {
 		Reason string
 		Holder lock.Holder
 	}
-	_, _, stderr = lockctl(t, nil, "run", "--json", "--url", url, "--wait", "0", "x", "--", "true")
+	_, _, stderr = cmdtest.Exec(t, nil, "run", "--json", "--url", url, "--wait", "0", "x", "--", "true")
 	if err := json.Unmarshal([]byte(stderr), &taken); err != nil || taken.Reason != "not_acquired" || taken.Holder.Token == 0 {
 		t.Fatalf("%v: %s", err, stderr)
 	}
@@ -160,32 +162,32 @@ func TestRunErrorsAsJSON(t *testing.T) {
 
 func TestRunPassesSignalsOnce(t *testing.T) {
 	t.Parallel()
-	r := begin(t, does("signals"), "run", "--url", fileURL(t), "x", "--", self)
-	r.stdout.contains("ready\n")
+	r := cmdtest.Begin(t, mode("signals"), "run", "--url", cmdtest.FileURL(t), "x", "--", self)
+	r.Stdout.Contains("ready\n")
 	want := "ready\n"
 	for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGINT, syscall.SIGHUP, syscall.SIGWINCH, syscall.SIGQUIT, syscall.SIGUSR2, syscall.SIGTERM} {
-		r.send(s)
+		r.Send(s)
 		want += s.String() + "\n"
-		r.stdout.contains(want) // a repeated one would stand between this and the next
+		r.Stdout.Contains(want) // a repeated signal would appear before the next
 	}
-	if code := r.wait(); code != 3 || r.stdout.all() != want {
-		t.Fatalf("exit code %d, stdout %q", code, r.stdout.text())
+	if code := r.Wait(); code != 3 || r.Stdout.All() != want {
+		t.Fatalf("exit code %d, stdout %q", code, r.Stdout.Text())
 	}
 }
 
 func TestRunEndedByASignalWhileWaiting(t *testing.T) {
 	t.Parallel()
-	for _, p := range places(t) {
-		t.Run(p.name, func(t *testing.T) {
-			holder := begin(t, does("stubborn"), "run", "--url", p.url, "x", "--", self)
-			holder.stdout.contains("ready")
-			r := begin(t, nil, "run", "--url", p.url, "x", "--", "echo", "ran")
-			r.stderr.contains("waiting for")
-			r.send(syscall.SIGTERM)
-			if code := r.wait(); code != 128+15 || r.stdout.all() != "" {
-				t.Fatalf("exit code %d, stdout %q, stderr %q", code, r.stdout.text(), r.stderr.text())
+	for _, p := range cmdtest.Services(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			holder := cmdtest.Begin(t, mode("stubborn"), "run", "--url", p.URL, "x", "--", self)
+			holder.Stdout.Contains("ready")
+			r := cmdtest.Begin(t, nil, "run", "--url", p.URL, "x", "--", "echo", "ran")
+			r.Stderr.Contains("waiting for")
+			r.Send(syscall.SIGTERM)
+			if code := r.Wait(); code != 128+15 || r.Stdout.All() != "" {
+				t.Fatalf("exit code %d, stdout %q, stderr %q", code, r.Stdout.Text(), r.Stderr.Text())
 			}
-			info, err := p.client(t).Inspect(t.Context(), "x")
+			info, err := p.Client(t).Inspect(t.Context(), "x")
 			if err != nil || len(info.Waiters) != 0 {
 				t.Fatalf("%v; left in the queue: %v", err, info.Waiters)
 			}
@@ -195,47 +197,47 @@ func TestRunEndedByASignalWhileWaiting(t *testing.T) {
 
 func TestRunSaysWhoIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	for _, p := range places(t) {
-		t.Run(p.name, func(t *testing.T) {
-			holder := begin(t, does("signals"), "run", "--url", p.url, "nightly", "--", self)
-			holder.stdout.contains("ready")
-			h, _ := awaitHolder(t, p.client(t), "nightly", heldByAny)
+	for _, p := range cmdtest.Services(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			holder := cmdtest.Begin(t, mode("signals"), "run", "--url", p.URL, "nightly", "--", self)
+			holder.Stdout.Contains("ready")
+			h, _ := awaitHolder(t, p.Client(t), "nightly", heldByAny)
 
-			quiet := begin(t, nil, "run", "--url", p.url, "--quiet", "--wait", "1500ms", "nightly", "--", "true")
-			waiter := begin(t, nil, "run", "--url", p.url, "nightly", "--", "echo", "ran")
-			waiter.stderr.contains(fmt.Sprintf(`waiting for "nightly": held by pid %d on `, holder.cmd.Process.Pid))
-			waiter.stderr.contains(fmt.Sprintf(", token %d", h.Token))
-			if code := quiet.wait(); code != codeNotAcquired || strings.Contains(quiet.stderr.all(), "waiting for") {
-				t.Errorf("exit code %d, stderr %q", code, quiet.stderr.text())
+			quiet := cmdtest.Begin(t, nil, "run", "--url", p.URL, "--quiet", "--wait", "1500ms", "nightly", "--", "true")
+			waiter := cmdtest.Begin(t, nil, "run", "--url", p.URL, "nightly", "--", "echo", "ran")
+			waiter.Stderr.Contains(fmt.Sprintf(`waiting for "nightly": held by pid %d on `, holder.Cmd.Process.Pid))
+			waiter.Stderr.Contains(fmt.Sprintf(", token %d", h.Token))
+			if code := quiet.Wait(); code != lockcmd.ExitNotAcquired || strings.Contains(quiet.Stderr.All(), "waiting for") {
+				t.Errorf("exit code %d, stderr %q", code, quiet.Stderr.Text())
 			}
-			holder.send(syscall.SIGTERM)
-			if code := waiter.wait(); code != 0 || waiter.stdout.all() != "ran\n" {
-				t.Fatalf("exit code %d, stdout %q, stderr %q", code, waiter.stdout.text(), waiter.stderr.all())
+			holder.Send(syscall.SIGTERM)
+			if code := waiter.Wait(); code != 0 || waiter.Stdout.All() != "ran\n" {
+				t.Fatalf("exit code %d, stdout %q, stderr %q", code, waiter.Stdout.Text(), waiter.Stderr.All())
 			}
-			waiter.stderr.contains(`acquired "nightly" after `)
+			waiter.Stderr.Contains(`acquired "nightly" after `)
 		})
 	}
 }
 
 func TestRunMinHold(t *testing.T) {
 	t.Parallel()
-	for _, p := range places(t) {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range cmdtest.Services(t) {
+		t.Run(p.Name, func(t *testing.T) {
 			const hold = 1500 * time.Millisecond
 			begun := time.Now()
-			r := begin(t, nil, "run", "--url", p.url, "--min-hold", hold.String(), "x", "--", "true")
-			if p.server != nil { // the service keeps it; nobody needs to wait
-				if code := r.wait(); code != 0 {
-					t.Fatalf("exit code %d, stderr %q", code, r.stderr.all())
+			r := cmdtest.Begin(t, nil, "run", "--url", p.URL, "--min-hold", hold.String(), "x", "--", "true")
+			if p.IsServer() { // the service keeps the lock; lockctl does not wait
+				if code := r.Wait(); code != 0 {
+					t.Fatalf("exit code %d, stderr %q", code, r.Stderr.All())
 				}
 			} else {
-				awaitHolder(t, p.client(t), "x", heldByAny)
+				awaitHolder(t, p.Client(t), "x", heldByAny)
 			}
-			// how long it stays taken tells nothing unless it was at first
-			if code, _, stderr := lockctl(t, nil, "run", "--url", p.url, "--wait", "0", "x", "--", "true"); code != codeNotAcquired && time.Since(begun) < hold {
+			// the next attempt measures nothing unless the lock is held now
+			if code, _, stderr := cmdtest.Exec(t, nil, "run", "--url", p.URL, "--wait", "0", "x", "--", "true"); code != lockcmd.ExitNotAcquired && time.Since(begun) < hold {
 				t.Fatalf("exit code %d, stderr %q", code, stderr)
 			}
-			if code, _, stderr := lockctl(t, nil, "run", "--url", p.url, "--wait", "10s", "x", "--", "true"); code != 0 {
+			if code, _, stderr := cmdtest.Exec(t, nil, "run", "--url", p.URL, "--wait", "10s", "x", "--", "true"); code != 0 {
 				t.Fatalf("exit code %d, stderr %q", code, stderr)
 			}
 			if took := time.Since(begun); took < hold {

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/interlock-go/lock/internal/cmdtest"
+	"github.com/interlock-go/lock/lockcmd"
 	"github.com/interlock-go/lock/mysqllock"
 	"github.com/interlock-go/lock/pglock"
 )
 
-// secretive is what must not come out of any of these.
+// secretive must not be in any output.
 const secretive = "hunter2"
 
 func TestSchema(t *testing.T) {
@@ -22,7 +24,7 @@ func TestSchema(t *testing.T) {
 		"mysql:": "CREATE TABLE IF NOT EXISTS `interlock` (",
 		"mariadb://u:" + secretive + "@nosuch.invalid/db?table=shop.locks": "CREATE TABLE IF NOT EXISTS `shop`.`locks` (",
 	} {
-		code, out, stderr := lockctl(t, nil, "schema", "--url", url)
+		code, out, stderr := cmdtest.Exec(t, nil, "schema", "--url", url)
 		if code != 0 || stderr != "" || !strings.HasPrefix(out, want) || !strings.HasSuffix(out, ";\n") || strings.Contains(out, secretive) {
 			t.Errorf("%s: exit code %d, stderr %q, stdout %q", url, code, stderr, out)
 		}
@@ -32,7 +34,7 @@ func TestSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code, out, _ := lockctl(t, []string{envURL + "=" + scheme + "://u:" + secretive + "@db/db?table=locks"}, "schema", "--json")
+		code, out, _ := cmdtest.Exec(t, []string{"LOCK_URL=" + scheme + "://u:" + secretive + "@db/db?table=locks"}, "schema", "--json")
 		var got struct{ Table, SQL string }
 		if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Table != "locks" || !strings.HasPrefix(got.SQL, strings.TrimRight(want, "; \n")) {
 			t.Errorf("%s: exit code %d, %v, %q", scheme, code, err, out)
@@ -44,7 +46,7 @@ func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ url, says string }{
 		{"redis://u:" + secretive + "@h:6379/0", `scheme "redis"`},
-		{"nonsense://u:" + secretive + "@h/", "want postgres://"},
+		{"nonsense://u:" + secretive + "@h/", "postgres://..."},
 		{"postgres://u:" + secretive + `@h/db?table=a%22%3BDROP`, "letters, digits and underscores"},
 		{"mysql://u:" + secretive + "@h/db?table=a%60b", "invalid table"},
 		{"postgres://u:" + secretive + "@h/db?table=a&table=b", "want"},
@@ -55,12 +57,12 @@ func TestSchemaRefuses(t *testing.T) {
 		if c.url != "" {
 			args = append(args, "--url", c.url)
 		}
-		code, out, stderr := lockctl(t, nil, args...)
-		if code != codeUsage || out != "" || !strings.Contains(stderr, c.says) || strings.Contains(stderr, secretive) {
+		code, out, stderr := cmdtest.Exec(t, nil, args...)
+		if code != lockcmd.ExitUsage || out != "" || !strings.Contains(stderr, c.says) || strings.Contains(stderr, secretive) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", c.url, code, out, stderr)
 		}
 	}
-	if code, out, _ := lockctl(t, nil, "schema", "--help"); code != 0 || !strings.Contains(out, "lockctl schema --url 'postgres://db/shop?table=infra.locks' | psql shop") {
+	if code, out, _ := cmdtest.Exec(t, nil, "schema", "--help"); code != 0 || !strings.Contains(out, "lockctl schema --url 'postgres://db/shop?table=infra.locks' | psql shop") {
 		t.Errorf("help: %d %q", code, out)
 	}
 }

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/interlock-go/lock/internal/cmdtest"
+	"github.com/interlock-go/lock/lockcmd"
 )
 
-// onTerminal starts a program on a terminal of its own, and returns what is typed
-// into that and what it shows.
-func onTerminal(t *testing.T, extra []string, argv ...string) (keys io.Writer, screen *tail) {
+// onTerminal starts a program on a terminal of its own, and returns the input and the
+// output of the terminal.
+func onTerminal(t *testing.T, extra []string, argv ...string) (keys io.Writer, screen *cmdtest.Tail) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -42,16 +45,14 @@ func onTerminal(t *testing.T, extra []string, argv ...string) (keys io.Writer, s
 	}
 	slave.Close()
 	t.Cleanup(func() {
-		master.Close() // hangs up on whoever is left
+		master.Close() // the remaining processes get SIGHUP
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	screen = &tail{t: t, news: make(chan struct{})}
-	go screen.read(io.NopCloser(master))
-	return master, screen
+	return master, cmdtest.NewTail(t, io.NopCloser(master))
 }
 
-func typed(t *testing.T, keys io.Writer, s string) {
+func typeKeys(t *testing.T, keys io.Writer, s string) {
 	t.Helper()
 	if _, err := io.WriteString(keys, s); err != nil {
 		t.Fatal(err)
@@ -62,92 +63,92 @@ const ctrlC, ctrlZ = "\x03", "\x1a"
 
 func TestTerminalInterruptArrivesOnce(t *testing.T) {
 	t.Parallel()
-	keys, screen := onTerminal(t, does("signals"), binary, "run", "--url", fileURL(t), "x", "--", self)
-	screen.contains("ready\r\n")
-	typed(t, keys, ctrlC)
-	screen.contains("^Cinterrupt\r\n")
-	typed(t, keys, ctrlC)
-	screen.contains("^Cinterrupt\r\n^Cinterrupt\r\n")
-	typed(t, keys, ctrlZ) // nobody could continue it
-	typed(t, keys, ctrlC)
-	screen.until("a third interrupt", func(text string, _ bool) bool { return strings.Count(text, "interrupt\r\n") == 3 })
+	keys, screen := onTerminal(t, mode("signals"), cmdtest.Binary(), "run", "--url", cmdtest.FileURL(t), "x", "--", self)
+	screen.Contains("ready\r\n")
+	typeKeys(t, keys, ctrlC)
+	screen.Contains("^Cinterrupt\r\n")
+	typeKeys(t, keys, ctrlC)
+	screen.Contains("^Cinterrupt\r\n^Cinterrupt\r\n")
+	typeKeys(t, keys, ctrlZ) // ignored: no shell could continue the command
+	typeKeys(t, keys, ctrlC)
+	screen.Times("interrupt\r\n", 3)
 }
 
 func TestTerminalCanBeRead(t *testing.T) {
 	t.Parallel()
-	keys, screen := onTerminal(t, does("asks"), "/bin/sh", "-c", fmt.Sprintf("'%s' run --url '%s' x -- '%s'; echo code $?", binary, fileURL(t), self))
-	screen.contains("ready\r\n")
-	typed(t, keys, "yes\n")
-	screen.contains(`read "yes\n" <nil>`)
-	screen.contains("code 0")
+	keys, screen := onTerminal(t, mode("asks"), "/bin/sh", "-c", fmt.Sprintf("'%s' run --url '%s' x -- '%s'; echo code $?", cmdtest.Binary(), cmdtest.FileURL(t), self))
+	screen.Contains("ready\r\n")
+	typeKeys(t, keys, "yes\n")
+	screen.Contains(`read "yes\n" <nil>`)
+	screen.Contains("code 0")
 }
 
 func TestTerminalInterruptAfterReading(t *testing.T) {
 	t.Parallel()
-	// the command has been given the terminal: the signal does not come through lockctl
-	keys, screen := onTerminal(t, does("asks"), "/bin/sh", "-c", fmt.Sprintf("trap : INT; '%s' run --url '%s' x -- '%s'; echo code $?", binary, fileURL(t), self))
-	screen.contains("ready\r\n")
-	typed(t, keys, ctrlC)
-	screen.contains("code 130")
+	// the command has the terminal: the signal does not come through lockctl
+	keys, screen := onTerminal(t, mode("asks"), "/bin/sh", "-c", fmt.Sprintf("trap : INT; '%s' run --url '%s' x -- '%s'; echo code $?", cmdtest.Binary(), cmdtest.FileURL(t), self))
+	screen.Contains("ready\r\n")
+	typeKeys(t, keys, ctrlC)
+	screen.Contains("code 130")
 }
 
 func TestTerminalStopAndContinue(t *testing.T) {
 	t.Parallel()
-	url := fileURL(t)
-	// -m: a shell that controls jobs, as on a terminal with a person
-	script := fmt.Sprintf("'%s' run --url '%s' x -- '%s'; echo stopped $?; fg >/dev/null; echo code $?", binary, url, self)
-	keys, screen := onTerminal(t, does("signals"), "/bin/sh", "-mc", script)
-	screen.contains("ready\r\n")
-	typed(t, keys, ctrlZ)
-	screen.contains("stopped " + strconv.Itoa(128+int(syscall.SIGSTOP)))
-	screen.contains("continued\r\n") // by fg
-	typed(t, keys, ctrlC)
-	screen.contains("continued\r\n^Cinterrupt\r\n")
-	if code, _, _ := lockctl(t, nil, "run", "--url", url, "--wait", "0", "x", "--", "true"); code != codeNotAcquired {
-		t.Errorf("the lock did not outlast the stop: exit code %d", code)
+	url := cmdtest.FileURL(t)
+	// -m: a shell with job control, as an interactive one
+	script := fmt.Sprintf("'%s' run --url '%s' x -- '%s'; echo stopped $?; fg >/dev/null; echo code $?", cmdtest.Binary(), url, self)
+	keys, screen := onTerminal(t, mode("signals"), "/bin/sh", "-mc", script)
+	screen.Contains("ready\r\n")
+	typeKeys(t, keys, ctrlZ)
+	screen.Contains("stopped " + strconv.Itoa(128+int(syscall.SIGSTOP)))
+	screen.Contains("continued\r\n") // by fg
+	typeKeys(t, keys, ctrlC)
+	screen.Contains("continued\r\n^Cinterrupt\r\n")
+	if code, _, _ := cmdtest.Exec(t, nil, "run", "--url", url, "--wait", "0", "x", "--", "true"); code != lockcmd.ExitNotAcquired {
+		t.Errorf("the lock was lost during the stop: exit code %d", code)
 	}
 }
 
-// A command that was stopped until its lock was lost does not run again.
+// A command that was stopped until its lock was lost is not continued.
 func TestTerminalContinuedTooLate(t *testing.T) {
 	t.Parallel()
-	url := fileURL(t)
-	const ttl = 4 * time.Second // most of which there is for getting stopped
-	script := fmt.Sprintf("'%s' run --url '%s?renew=false' --ttl %v --grace 0 x -- '%s'; echo stopped $?; read go; fg >/dev/null; echo code $?", binary, url, ttl, self)
-	keys, screen := onTerminal(t, does("signals"), "/bin/sh", "-mc", script)
-	screen.contains("ready\r\n")
-	typed(t, keys, ctrlZ)
-	screen.contains("stopped ")
-	time.Sleep(ttl) // the TTL itself is what is waited for
-	typed(t, keys, "go\n")
-	screen.contains("code " + strconv.Itoa(codeLost))
-	if strings.Contains(screen.text(), "continued") {
-		t.Errorf("the command ran again: %q", screen.text())
+	url := cmdtest.FileURL(t)
+	const ttl = 4 * time.Second // long enough to stop the command before
+	script := fmt.Sprintf("'%s' run --url '%s?renew=false' --ttl %v --grace 0 x -- '%s'; echo stopped $?; read go; fg >/dev/null; echo code $?", cmdtest.Binary(), url, ttl, self)
+	keys, screen := onTerminal(t, mode("signals"), "/bin/sh", "-mc", script)
+	screen.Contains("ready\r\n")
+	typeKeys(t, keys, ctrlZ)
+	screen.Contains("stopped ")
+	time.Sleep(ttl) // until the TTL is over
+	typeKeys(t, keys, "go\n")
+	screen.Contains("code " + strconv.Itoa(lockcmd.ExitLost))
+	if strings.Contains(screen.Text(), "continued") {
+		t.Errorf("the command ran again: %q", screen.Text())
 	}
 }
 
 func TestTerminalBreakAsks(t *testing.T) {
 	t.Parallel()
-	url := fileURL(t)
-	holder := begin(t, does("signals"), "run", "--url", url, "x", "--", self)
-	holder.stdout.contains("ready")
-	who := fmt.Sprintf("held by pid %d on ", holder.cmd.Process.Pid)
+	url := cmdtest.FileURL(t)
+	holder := cmdtest.Begin(t, mode("signals"), "run", "--url", url, "x", "--", self)
+	holder.Stdout.Contains("ready")
+	holderText := fmt.Sprintf("held by pid %d on ", holder.Cmd.Process.Pid)
 
-	keys, screen := onTerminal(t, nil, binary, "break", "--url", url, "x")
-	screen.contains(who)
-	screen.contains("[y/N] ")
-	typed(t, keys, "\n")
-	screen.contains("was not broken")
+	keys, screen := onTerminal(t, nil, cmdtest.Binary(), "break", "--url", url, "x")
+	screen.Contains(holderText)
+	screen.Contains("[y/N] ")
+	typeKeys(t, keys, "\n")
+	screen.Contains("was not broken")
 
-	keys, screen = onTerminal(t, nil, binary, "break", "--url", url, "x")
-	screen.contains("[y/N] ")
-	typed(t, keys, "y\n")
-	screen.contains("taken from pid " + strconv.Itoa(holder.cmd.Process.Pid))
-	if code := holder.wait(); code != codeLost {
-		t.Fatalf("exit code %d, stderr %q", code, holder.stderr.text())
+	keys, screen = onTerminal(t, nil, cmdtest.Binary(), "break", "--url", url, "x")
+	screen.Contains("[y/N] ")
+	typeKeys(t, keys, "y\n")
+	screen.Contains("taken from pid " + strconv.Itoa(holder.Cmd.Process.Pid))
+	if code := holder.Wait(); code != lockcmd.ExitLost {
+		t.Fatalf("exit code %d, stderr %q", code, holder.Stderr.Text())
 	}
 
-	code, _, stderr := lockctl(t, nil, "break", "--url", url, "x") // free: nothing to ask
+	code, _, stderr := cmdtest.Exec(t, nil, "break", "--url", url, "x") // free: break does not ask
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
@@ -155,31 +156,31 @@ func TestTerminalBreakAsks(t *testing.T) {
 
 func TestBreakWithoutATerminalNeedsYes(t *testing.T) {
 	t.Parallel()
-	url := fileURL(t)
-	holder := begin(t, does("signals"), "run", "--url", url, "x", "--", self)
-	holder.stdout.contains("ready")
-	code, out, stderr := lockctl(t, nil, "break", "--url", url, "x")
-	if code != codeUsage || out != "" || !strings.Contains(stderr, "want --yes") {
+	url := cmdtest.FileURL(t)
+	holder := cmdtest.Begin(t, mode("signals"), "run", "--url", url, "x", "--", self)
+	holder.Stdout.Contains("ready")
+	code, out, stderr := cmdtest.Exec(t, nil, "break", "--url", url, "x")
+	if code != lockcmd.ExitUsage || out != "" || !strings.Contains(stderr, "want --yes") {
 		t.Fatalf("exit code %d, stdout %q, stderr %q", code, out, stderr)
 	}
-	holder.send(syscall.SIGTERM)
-	if code := holder.wait(); code != 3 {
-		t.Fatalf("the holder was disturbed: exit code %d, stderr %q", code, holder.stderr.text())
+	holder.Send(syscall.SIGTERM)
+	if code := holder.Wait(); code != 3 {
+		t.Fatalf("the holder did not continue: exit code %d, stderr %q", code, holder.Stderr.Text())
 	}
 }
 
-// On a terminal the table is drawn in place, and left as a usable screen.
+// On a terminal the table is drawn in place, and the terminal remains usable.
 func TestTerminalTop(t *testing.T) {
 	t.Parallel()
-	url := fileURL(t)
-	keys, screen := onTerminal(t, nil, "/bin/sh", "-c", fmt.Sprintf("trap : INT; '%s' top --interval 100ms --url '%s'; echo code $?", binary, url))
-	screen.contains("\x1b[2J\x1b[?7l\x1b[Hfile: 0 held, 0 waiting, at ")
-	begin(t, does("signals"), "run", "--url", url, "--as", "me", "x", "--", self).stdout.contains("ready")
-	screen.contains("\x1b[Hfile: 1 held, 0 waiting, at ")
-	screen.contains("  me\x1b[K\r\n\x1b[J\x1b[?7h")
-	typed(t, keys, ctrlC)
-	screen.contains("code 0\r\n")
-	if text := screen.text(); strings.Count(text, "\x1b[?7l") != strings.Count(text, "\x1b[?7h") || strings.Count(text, "\x1b[2J") != 1 {
+	url := cmdtest.FileURL(t)
+	keys, screen := onTerminal(t, nil, "/bin/sh", "-c", fmt.Sprintf("trap : INT; '%s' top --interval 100ms --url '%s'; echo code $?", cmdtest.Binary(), url))
+	screen.Contains("\x1b[2J\x1b[?7l\x1b[Hfile: 0 held, 0 waiting, at ")
+	cmdtest.Begin(t, mode("signals"), "run", "--url", url, "--as", "me", "x", "--", self).Stdout.Contains("ready")
+	screen.Contains("\x1b[Hfile: 1 held, 0 waiting, at ")
+	screen.Contains("  me\x1b[K\r\n\x1b[J\x1b[?7h")
+	typeKeys(t, keys, ctrlC)
+	screen.Contains("code 0\r\n")
+	if text := screen.Text(); strings.Count(text, "\x1b[?7l") != strings.Count(text, "\x1b[?7h") || strings.Count(text, "\x1b[2J") != 1 {
 		t.Errorf("%q", text)
 	}
 }

@@ -25,7 +25,7 @@ func holds[S comparable](t *testing.T, m model.Machine[S]) {
 	}
 }
 
-// breaks: the search finds the flaw, so it would have told.
+// breaks: the search finds the flaw, so it would have found it.
 func breaks[S comparable](t *testing.T, m model.Machine[S], flaw string) {
 	t.Helper()
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestRedisWithout(t *testing.T) {
 	const (
 		two     = "two trust"
 		token   = "a token did not rise"
-		late    = "lasted longer than a claim"
+		late    = "lasted longer than the provisional TTL"
 		over    = "that was over"
 		forever = "for ever"
 	)
@@ -68,11 +68,11 @@ func TestRedisWithout(t *testing.T) {
 		{"the holder's ACQUIRE again being the same grant", func(m *model.Redis) { m.AcquireIdempotent = false }, over},
 		{"the tombstone", func(m *model.Redis) { m.Tombstone = false }, over},
 		{"the expiry of a hand-off", func(m *model.Redis) { m.HandOffExpires, m.Cancels, m.Prompt = false, 0, true }, forever},
-		{"the claim", func(m *model.Redis) { m.Claim = false }, late},
+		{"the provisional TTL", func(m *model.Redis) { m.ProvisionalTTL = false }, late},
 		{"a new token at a hand-off", func(m *model.Redis) { m.RaisesToken = false }, token},
 		{"the margin", func(m *model.Redis) { m.Margin, m.Slow = false, 1 }, two},
 		{"counting from the sending", func(m *model.Redis) { m.FromSend = false }, two},
-		{"counting a push by the clock pair", func(m *model.Redis) { m.PushFromPair, m.Attempts = false, 2 }, two},
+		{"counting a pushed grant from the last reply", func(m *model.Redis) { m.PushFromReply, m.Attempts = false, 2 }, two},
 		{"the end of trust before the release", func(m *model.Redis) { m.EndsBeforeRelease = false }, two},
 		{"abandoning what is uncertain", func(m *model.Redis) { m.Abandons = false }, over},
 		{"leaving the queue by ABANDON", func(m *model.Redis) { m.AbandonDequeues, m.ReleaseDequeues = false, true }, over},
@@ -119,15 +119,15 @@ func TestRedlockWithout(t *testing.T) {
 		change func(r *model.RedlockRules)
 		flaw   string
 	}{
-		{"a majority", model.Redlock{}, func(r *model.RedlockRules) { r.Majority = false }, "two trust"},
+		{"a majority", model.Redlock{}, func(r *model.RedlockRules) { r.Majority = false }, "two contenders trust"},
 		{"yielding", model.Redlock{Down: true}, func(r *model.RedlockRules) { r.Yields = false }, "for ever"},
 		{"forgetting before a yield is sent", model.Redlock{Clients: 3, Late: 1, Scene: model.Minority, Ticks: 1}, func(r *model.RedlockRules) { r.ForgetsFirst = false }, "a token did not rise"},
-		{"a yield being of one grant only", model.Redlock{Clients: 3, Late: 1, Scene: model.Minority, Ticks: 1}, func(r *model.RedlockRules) { r.YieldsOne = false }, "two trust"},
-		{"a new grant after a yield without an answer", model.Redlock{Clients: 3, Late: 1, Scene: model.Minority, Ticks: 1}, func(r *model.RedlockRules) { r.GrantsAnew = false }, "a token did not rise"},
+		{"a yield being of one grant only", model.Redlock{Clients: 3, Late: 1, Scene: model.Minority, Ticks: 1}, func(r *model.RedlockRules) { r.YieldsOne = false }, "two contenders trust"},
+		{"a new grant after a yield without an answer", model.Redlock{Clients: 3, Late: 1, Scene: model.Minority, Ticks: 1}, func(r *model.RedlockRules) { r.NewGrantAfterYield = false }, "a token did not rise"},
 		{"ignoring messages older than an answer", model.Redlock{Clients: 3, Scene: model.MinorityToAsk, Ticks: 1}, func(r *model.RedlockRules) { r.OrderedPush = false }, "a token did not rise"},
 		{"writing the token to a majority", model.Redlock{Late: 1}, func(r *model.RedlockRules) { r.WriteBack = false }, "a token did not rise"},
 		{"seeding a lost counter by the clock", model.Redlock{Restarts: 1}, func(r *model.RedlockRules) { r.SeededByClock = false }, "a token did not rise"},
-		{"leaving out a node that lost its data", model.Redlock{Restarts: 1}, func(r *model.RedlockRules) { r.RestartDelay = false }, "two trust"},
+		{"leaving out a node that lost its data", model.Redlock{Restarts: 1}, func(r *model.RedlockRules) { r.RestartDelay = false }, "two contenders trust"},
 		{"the tombstone", model.Redlock{Late: 1, Cancels: 1}, func(r *model.RedlockRules) { r.Tombstone = false }, "stays behind"},
 		// It keeps votes from wandering needlessly. No promise depends on it.
 		{"yielding on fresh answers only", model.Redlock{}, func(r *model.RedlockRules) { r.FreshOnly = false }, ""},

@@ -1,36 +1,36 @@
 package model
 
-// The hand-off through one server: redislock's scripts (redislock/lua) as they are,
-// and its attempts (acquire.go, attempt.go, grant.go) with the core's trust rule,
-// in steps that take no time, between which anything may happen.
+// The hand-off through one server: the scripts of redislock, and its attempts
+// (acquire.go, attempt.go, grant.go) with the trust rule of the core. A step takes no
+// time; any other step may come between two.
 
 // RedisRules are the safety steps of the protocol.
 type RedisRules struct {
 	ReleaseChecksOwner bool // RELEASE frees the key of its own attempt only
 	RenewChecksOwner   bool // RENEW extends the key of its own attempt only
 	AcquireIdempotent  bool // ACQUIRE by the holder returns its grant again
-	Tombstone          bool // what may come late is refused after the attempt's end
-	HandOffExpires     bool // a grant that is handed over has an expiry
-	Claim              bool // and a short one, until its holder has taken it up
-	RaisesToken        bool // a grant that is handed over has a token of its own
+	Tombstone          bool // a late request is refused after the end of the attempt
+	HandOffExpires     bool // a pushed grant has an expiry
+	ProvisionalTTL     bool // a pushed grant is short until its holder accepts it
+	RaisesToken        bool // a pushed grant has its own token
 	Margin             bool // trust ends earlier than the server's expiry
 	FromSend           bool // trust counts from before the request was sent
-	PushFromPair       bool // that of a pushed grant by the clock pair, not from receipt
+	PushFromReply      bool // trust in a pushed grant counts from the last reply, not from its receipt
 	EndsBeforeRelease  bool // trust ends before the release is sent
 	Abandons           bool // an attempt with an unknown outcome is abandoned
-	AbandonDequeues    bool // ABANDON gives up the place in the queue
-	Timer              bool // a waiter asks again after some time
-	ReleaseDequeues    bool // RELEASE with a tombstone gives up a place in the queue, too
+	AbandonDequeues    bool // ABANDON removes the attempt from the queue
+	Timer              bool // a waiter polls after some time
+	ReleaseDequeues    bool // RELEASE with a tombstone also removes the attempt from the queue
 }
 
-// RedisProduct has the steps that the product has: all but ReleaseDequeues. Without
-// that a late ACQUIRE can queue an attempt once more which then ends by RELEASE; the
-// key is handed to it one day, and returned to sender.
+// RedisProduct has the safety steps of the product: all but ReleaseDequeues. Without
+// that step a late ACQUIRE can queue an attempt again that then ends by RELEASE. The key
+// is granted to it later, and its process releases the unclaimed grant.
 func RedisProduct() RedisRules {
 	return RedisRules{true, true, true, true, true, true, true, true, true, true, true, true, true, true, false}
 }
 
-// Redis is the model with its bounds.
+// Redis is the model and its bounds.
 type Redis struct {
 	RedisRules
 	Clients  int8 // 2 or 3
@@ -43,9 +43,9 @@ type Redis struct {
 
 // Times in ticks.
 const (
-	ttl    = 3
-	claim  = 2
-	margin = 1
+	ttl            = 3
+	provisionalTTL = 2
+	margin         = 1
 )
 
 const (
@@ -53,32 +53,32 @@ const (
 	maxAttempts = 4 // in all
 )
 
-// RedisState is the server, what is on its way, and the clients.
+// RedisState is the state of the server, of messages in flight, and of the clients.
 type RedisState struct {
 	holder, left, token int8
 	queue               [maxAttempts]int8
 	tombs               uint8
-	late                [maxAttempts]request // requests nobody awaits the answer of, by attempt
-	push                [maxAttempts]push    // grants on their way, by attempt
+	late                [maxAttempts]request // requests whose reply no client awaits, by attempt
+	push                [maxAttempts]push    // notifications of grants in flight, by attempt
 	c                   [maxClients]client
 
-	faults, cancels, slow int8 // still to come
+	faults, cancels, slow int8 // that may still happen
 
-	highest   int8 // token that anybody held with
-	unclaimed int8 // for how long a grant that was handed over has not been taken up, and 1
+	highest   int8 // token of any grant that was held
+	unclaimed int8 // 1 plus the age of a pushed grant that no client accepted
 	wrong     flaw
 }
 
 type push struct{ copies, left, token int8 }
 
-// client runs one attempt after the other.
+// client makes one attempt after the other.
 type client struct {
 	phase  phase
 	begun  int8 // attempts
 	queued bool // the attempt had an answer
 	dirty  bool // a request to acquire had none
 	trust  int8 // the lease is trusted for that long
-	lag    int8 // of the clock pair: how long its request took to the server
+	lag    int8 // how long the request of the last reply took to the server
 
 	sent   request // outstanding
 	age    int8    // since it was sent
@@ -105,7 +105,7 @@ const (
 	gone
 )
 
-// request is a set, for what is late.
+// request is a set of requests.
 type request uint8
 
 const (
@@ -137,7 +137,7 @@ func (m Redis) Start() RedisState {
 	return RedisState{faults: m.Faults, cancels: m.Cancels, slow: m.Slow}
 }
 
-// attempt is the number, from 1, of the client's current or last attempt.
+// attempt returns the number, from 1, of the current or last attempt of the client.
 func (m Redis) attempt(c, begun int8) int8 { return 1 + c + m.Clients*(begun-1) }
 
 func (m Redis) clientOf(id int8) int8 { return (id - 1) % m.Clients }
@@ -155,8 +155,8 @@ func (m Redis) Wrong(s RedisState) string {
 		return "two trust that they hold"
 	case s.wrong == tokenFell:
 		return "a token did not rise"
-	case s.unclaimed > claim:
-		return "a grant that nobody took up lasted longer than a claim"
+	case s.unclaimed > provisionalTTL:
+		return "an unclaimed grant lasted longer than the provisional TTL"
 	case s.holder != 0 && m.finished(s, s.holder) && (m.ReleaseDequeues || s.unclaimed == 0):
 		return "an attempt holds that was over"
 	}
@@ -168,7 +168,7 @@ func (m Redis) Wrong(s RedisState) string {
 	return ""
 }
 
-// finished: the client was told that the attempt is over.
+// finished reports whether the client knows that the attempt has ended.
 func (m Redis) finished(s RedisState, id int8) bool {
 	c := s.c[m.clientOf(id)]
 	if c.phase >= crashed {
@@ -188,7 +188,7 @@ func (m Redis) Settled(s RedisState) bool {
 	return s.holder == 0 && s.late == [maxAttempts]request{} && s.push == [maxAttempts]push{}
 }
 
-// Canonical implements Machine: of tokens only the order counts.
+// Canonical implements Machine. Only the order of tokens counts.
 func (Redis) Canonical(s RedisState) RedisState {
 	values := []*int8{&s.token, &s.highest}
 	for i := range s.push {

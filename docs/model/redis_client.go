@@ -30,8 +30,8 @@ func (m Redis) Steps(s RedisState, to func(Kind, Step, RedisState)) {
 	}
 }
 
-// send makes a request of the client's attempt outstanding. One that was is awaited
-// no more.
+// send sends a request of the client's attempt. The client no longer awaits the reply to
+// the request before.
 func (m Redis) send(s *RedisState, i int8, p phase, r request) {
 	m.letGo(s, i)
 	c := &s.c[i]
@@ -46,7 +46,7 @@ func (m Redis) send(s *RedisState, i int8, p phase, r request) {
 	}
 }
 
-// letGo: the client does not await the answer of what it has sent.
+// letGo ends the waiting of the client for the reply to its request.
 func (m Redis) letGo(s *RedisState, i int8) {
 	c := &s.c[i]
 	if c.sent != 0 && c.answer == none {
@@ -61,7 +61,7 @@ func (m Redis) end(s *RedisState, i int8) {
 	s.c[i] = client{begun: s.c[i].begun}
 }
 
-// abandonAttempt follows an outcome that is not known.
+// abandonAttempt abandons an attempt whose outcome is unknown.
 func (m Redis) abandonAttempt(s *RedisState, i int8) {
 	if !m.Abandons {
 		m.end(s, i)
@@ -84,7 +84,7 @@ func (m Redis) clientSteps(s RedisState, i int8, to func(Kind, Step, RedisState)
 			case c.answer == yes && c.sent&(acquire|renew) != 0:
 				c.reply.left = max(0, m.trusted(c.reply.left, c.age))
 			case c.sent == acquire:
-				c.reply.lag = min(c.age, claim-margin) // more makes no difference
+				c.reply.lag = min(c.age, provisionalTTL-margin) // a longer lag makes no difference
 			}
 			c.age = 0
 			if m.Prompt {
@@ -127,8 +127,8 @@ func (m Redis) clientSteps(s RedisState, i int8, to func(Kind, Step, RedisState)
 			})
 		}
 	case waiting:
-		// Its timer may be early or late. That it fires when the key is free is what
-		// calm relies on.
+		// The timer may be early or late. Calm steps require that it fires when the key
+		// is free.
 		if m.Timer && (!m.Prompt || s.holder == 0) {
 			k := Choice
 			if s.holder == 0 {
@@ -147,7 +147,7 @@ func (m Redis) clientSteps(s RedisState, i int8, to func(Kind, Step, RedisState)
 	}
 }
 
-// receive takes the answer to what the client has sent.
+// receive handles the reply to the request of the client.
 func (m Redis) receive(s *RedisState, i int8) {
 	c := &s.c[i]
 	a, r := c.answer, c.reply
@@ -179,7 +179,7 @@ func (m Redis) receive(s *RedisState, i int8) {
 	}
 }
 
-// trusted is for how long a lease is trusted whose request was sent age ago.
+// trusted returns how long a lease is trusted whose request was sent age ago.
 func (m Redis) trusted(left, age int8) int8 {
 	if !m.FromSend {
 		age = 0
@@ -190,7 +190,7 @@ func (m Redis) trusted(left, age int8) int8 {
 	return left - age
 }
 
-// hold begins a lease, unless its answer came too late.
+// hold begins a lease, unless the reply came too late.
 func (m Redis) hold(s *RedisState, i, trust, token int8) {
 	c := &s.c[i]
 	if trust <= 0 {
@@ -207,7 +207,7 @@ func (m Redis) hold(s *RedisState, i, trust, token int8) {
 	}
 }
 
-// broken: the client learns that it gets no answer. The request may still come.
+// broken fails the request of the client, which may still arrive.
 func (m Redis) broken(s *RedisState, i int8) {
 	c := &s.c[i]
 	r := c.sent
@@ -226,7 +226,7 @@ func (m Redis) broken(s *RedisState, i int8) {
 	}
 }
 
-// lateSteps: a request arrives whose answer nobody awaits.
+// lateSteps are those in which a request arrives whose reply no client awaits.
 func (m Redis) lateSteps(s RedisState, id int8, to func(Kind, Step, RedisState)) {
 	for _, r := range []request{acquire, renew, release, abandon} {
 		if s.late[id-1]&r == 0 {
@@ -245,7 +245,7 @@ func (m Redis) lateSteps(s RedisState, id int8, to func(Kind, Step, RedisState))
 	}
 }
 
-// pushSteps: a grant that was handed over arrives at the waiter's process.
+// pushSteps are those in which the notification of a grant arrives at the process of the waiter.
 func (m Redis) pushSteps(s RedisState, id int8, to func(Kind, Step, RedisState)) {
 	p, i := s.push[id-1], m.clientOf(id)
 	c := s.c[i]
@@ -262,7 +262,7 @@ func (m Redis) pushSteps(s RedisState, id int8, to func(Kind, Step, RedisState))
 		case mine && c.phase == waiting:
 			m.take(&t, i, p)
 		case mine && (c.phase == holding || c.phase == freeing):
-		default: // nobody waits for it: return to sender
+		default: // unclaimed: release it
 			t.late[id-1] |= release
 		}
 		to(Calm, Step{"gets the message of its grant", i + 1, 0}, t)
@@ -284,8 +284,8 @@ func (m Redis) pushSteps(s RedisState, id int8, to func(Kind, Step, RedisState))
 func (m Redis) take(s *RedisState, i int8, p push) {
 	c := &s.c[i]
 	trust := p.left - c.lag
-	if !m.PushFromPair {
-		trust = claim
+	if !m.PushFromReply {
+		trust = provisionalTTL
 	}
 	if m.Margin {
 		trust -= margin
@@ -334,7 +334,7 @@ func (m Redis) Describe(s RedisState) string {
 	return b.String()
 }
 
-// name is client and number of an attempt: B2 is B's second.
+// name returns the client and number of an attempt: B2 is the second of client B.
 func (m Redis) name(id int8) string {
 	return fmt.Sprintf("%c%d", 'A'+m.clientOf(id), 1+(id-1)/m.Clients)
 }

@@ -1,6 +1,6 @@
 package model
 
-// serve executes a request, as its script does.
+// serve executes a request as its script does.
 func (m Redis) serve(s *RedisState, id int8, r request) (answer, reply) {
 	if r&entombing != 0 && m.Tombstone {
 		s.tombs |= 1 << id
@@ -52,8 +52,8 @@ func (m Redis) serveAcquire(s *RedisState, id int8) (answer, reply) {
 	return no, reply{}
 }
 
-// handOver gives the key to the first waiter whose process listens, or frees it. It
-// stops at self, which it takes out of the queue.
+// handOver grants the key to the first waiter whose process is subscribed, or frees the
+// key. It stops at self, which it removes from the queue.
 func (m Redis) handOver(s *RedisState, self int8) int8 {
 	s.holder, s.left, s.unclaimed = 0, 0, 0
 	for s.queue[0] != 0 {
@@ -66,8 +66,8 @@ func (m Redis) handOver(s *RedisState, self int8) int8 {
 		if c.phase == gone {
 			continue
 		}
-		s.holder, s.left, s.unclaimed = id, claim, 1
-		if !m.Claim {
+		s.holder, s.left, s.unclaimed = id, provisionalTTL, 1
+		if !m.ProvisionalTTL {
 			s.left = ttl
 		}
 		if m.RaisesToken {
@@ -111,7 +111,7 @@ func (s *RedisState) dequeue(id int8) {
 	}
 }
 
-// pass lets a tick pass. The clock of the client slow, if any, misses it.
+// pass lets a tick pass. It does not count for the clock of the client slow, if any.
 func (m Redis) pass(s *RedisState, slow int8) {
 	if s.left > 0 && s.left != forever {
 		if s.left--; s.left == 0 {

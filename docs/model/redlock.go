@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// The quorum over three nodes: each is a server with a queue sorted by ticket, and
-// an attempt holds when two of them have granted it. An exchange with a node takes no
-// time here (what delays do to the trust is shown by the other model), except that
-// its request may be late: then it gets no answer, and is executed at any time after.
+// The quorum over three nodes. Each node is a server with a queue sorted by ticket. An attempt
+// holds the lock when two nodes have granted it. An exchange with a node takes no time (the
+// other model shows the effect of delays on trust), but a request may be late: then it gets no
+// answer and is executed at any later time.
 
 // RedlockRules are the safety steps of the quorum.
 type RedlockRules struct {
-	Majority      bool // two of three grants make a hold
-	Yields        bool // a minority is given to those who came before
-	FreshOnly     bool // and only on answers of this round
-	ForgetsFirst  bool // a grant is not counted from before its yield is sent
-	YieldsOne     bool // a yield gives away the grant with the token it names, and no other
-	GrantsAnew    bool // a poll after a yield without an answer makes a new grant of what it finds
-	OrderedPush   bool // a message is ignored that is older than an answer
-	WriteBack     bool // a majority has the token before it is used
-	SeededByClock bool // a counter that was lost starts above all earlier tokens
-	RestartDelay  bool // a node that has lost its data answers nothing for a TTL
-	Tombstone     bool // what may come late is refused after the attempt's end
+	Majority           bool // two of three grants make a lease
+	Yields             bool // a minority is given to contenders with earlier tickets
+	FreshOnly          bool // a contender yields only on answers of this round
+	ForgetsFirst       bool // a contender stops counting a grant before it sends the yield
+	YieldsOne          bool // a yield releases only the grant with the token that it names
+	NewGrantAfterYield bool // a request after a yield without an answer gets a new token
+	OrderedPush        bool // a message that is older than an answer is ignored
+	WriteBack          bool // a majority of nodes has the token before it is used
+	SeededByClock      bool // a node that lost its counter starts above all earlier tokens
+	RestartDelay       bool // a node that lost its data does not answer for a TTL
+	Tombstone          bool // a late request is refused after the end of its attempt
 }
 
-// AllRedlockRules are what the quorum needs.
+// AllRedlockRules returns the rules with all safety steps.
 func AllRedlockRules() RedlockRules {
 	return RedlockRules{true, true, true, true, true, true, true, true, true, true, true}
 }
 
-// Redlock is the model with its bounds: each client makes one attempt, and their
-// tickets are in the order of their letters, in whichever order they come.
+// Redlock is the model and its bounds. Each client makes one attempt. Tickets have the order of
+// the names of the clients; clients may begin in any order.
 type Redlock struct {
 	RedlockRules
 	Clients  int8 // 2 or 3
@@ -51,15 +51,15 @@ const (
 	nodes  = 3
 	quorum = 2
 
-	voteTTL = 2 // of each grant, handed over or not
+	voteTTL = 2 // of each grant
 )
 
-// RedlockState is the nodes, with all that concerns them, and the clients.
+// RedlockState is the state of the nodes, of the messages and of the clients.
 type RedlockState struct {
 	n [nodes]node
-	c [maxClients]voter
+	c [maxClients]contender
 
-	lates, restarts, crashes, renewals, cancels, ticks int8 // still to come
+	lates, restarts, crashes, renewals, cancels, ticks int8 // that may still happen
 	restarted                                          bool
 
 	highest int8
@@ -69,44 +69,44 @@ type RedlockState struct {
 type node struct {
 	holder, left, token int8
 	queue, tombs        uint8 // of attempts
-	away                int8  // for how long it answers nothing
-	lost                bool  // its counter
+	away                int8  // ticks until the node answers again
+	lost                bool  // the node has lost its counter
 	votes               [maxClients]vote
 }
 
-// vote is what is between an attempt and a node.
+// vote is the state between an attempt and a node.
 type vote struct {
-	mine, token int8 // for how long the node keeps the grant for certain
+	mine, token int8 // ticks for which the node certainly keeps the grant; its token
 	asked       bool // in this round
 	dirty       bool // a request to acquire is late
 	yielded     int8 // the token of a grant whose yield has no answer
 	freed       bool // the end is acknowledged
-	late        ballot
+	late        requestSet
 	push        push
 }
 
-type voter struct {
-	phase votePhase
-	lower bool // a refusal named one who came before
-	holds int8 // the token
+type contender struct {
+	phase         votePhase
+	earlierTicket bool // a refusal named a contender with an earlier ticket
+	holds         int8 // the token
 }
 
 type votePhase uint8
 
 const (
-	unborn votePhase = iota
+	notStarted votePhase = iota
 	voting
-	ruling
+	trusting
 	leaving
 	done
 	dead
 )
 
-// ballot is a set of late requests.
-type ballot uint8
+// requestSet is a set of late requests.
+type requestSet uint8
 
 const (
-	ask ballot = 1 << iota
+	ask requestSet = 1 << iota
 	yield
 	leave
 )
@@ -121,7 +121,8 @@ func (m Redlock) Start() RedlockState {
 	return s
 }
 
-// votes are the grants of an attempt, the greatest token, and how many have it.
+// votes returns the number of grants of an attempt, the greatest token, and how many grants
+// have it.
 func (s *RedlockState) votes(i int) (n int, token int8, agree int) {
 	for k := range s.n {
 		v := s.n[k].votes[i]
@@ -150,7 +151,7 @@ func (m Redlock) quorum() int {
 func (m Redlock) Wrong(s RedlockState) string {
 	holders := 0
 	for i, v := range s.c {
-		if v.phase == ruling {
+		if v.phase == trusting {
 			holders++
 		}
 		if v.phase != done || s.restarted { // a restart forgets tombstones
@@ -158,13 +159,13 @@ func (m Redlock) Wrong(s RedlockState) string {
 		}
 		for _, n := range s.n {
 			if n.holder == int8(i)+1 || n.queue&(1<<i) != 0 {
-				return "something stays behind of an attempt that was over"
+				return "state of an ended attempt stays behind"
 			}
 		}
 	}
 	switch {
 	case holders > 1:
-		return "two trust that they hold"
+		return "two contenders trust their leases"
 	case s.wrong == tokenFell:
 		return "a token did not rise"
 	}
@@ -177,7 +178,7 @@ func (m Redlock) Settled(s RedlockState) bool {
 		return true // not known
 	}
 	for _, v := range s.c {
-		if v.phase != unborn && v.phase != done && v.phase != dead {
+		if v.phase != notStarted && v.phase != done && v.phase != dead {
 			return false
 		}
 	}
@@ -194,8 +195,8 @@ func (m Redlock) Settled(s RedlockState) bool {
 	return true
 }
 
-// serve executes a request at a node. It answers whether the attempt holds there.
-func (m Redlock) serve(s *RedlockState, k int, i int, r ballot, token int8) bool {
+// serve executes a request at a node. It reports whether the attempt has the grant there.
+func (m Redlock) serve(s *RedlockState, k int, i int, r requestSet, token int8) bool {
 	n, id := &s.n[k], int8(i)+1
 	switch r {
 	case ask:
@@ -203,7 +204,7 @@ func (m Redlock) serve(s *RedlockState, k int, i int, r ballot, token int8) bool
 		case n.tombs&(1<<i) != 0:
 		case n.holder == id:
 			n.left = voteTTL
-			if y := n.votes[i].yielded; m.GrantsAnew && y > 0 && n.token <= y {
+			if y := n.votes[i].yielded; m.NewGrantAfterYield && y > 0 && n.token <= y {
 				n.token++
 			}
 			return true
@@ -224,7 +225,7 @@ func (m Redlock) serve(s *RedlockState, k int, i int, r ballot, token int8) bool
 			return true
 		}
 		if n.queue&(1<<i-1) == 0 {
-			return true // it would be the first itself
+			return true // it would be the first in the queue again
 		}
 		n.queue |= 1 << i
 		m.handOver(s, k, -1)
@@ -252,7 +253,7 @@ func (m Redlock) handOver(s *RedlockState, k int, self int) int8 {
 			continue
 		}
 		n.holder, n.left = int8(i)+1, voteTTL
-		if n.lost && m.SeededByClock { // the clock is past all tokens that there are
+		if n.lost && m.SeededByClock { // the clock is past all tokens
 			for _, o := range s.n {
 				n.token = max(n.token, o.token)
 			}
@@ -289,14 +290,14 @@ func (m Redlock) Describe(s RedlockState) string {
 		b.WriteString("  ")
 	}
 	for i, v := range s.c {
-		if v.phase == ruling {
+		if v.phase == trusting {
 			fmt.Fprintf(&b, "%c trusts, token %d  ", 'A'+i, v.holds)
 		}
 	}
 	return strings.TrimSpace(b.String())
 }
 
-// Canonical implements Machine: of tokens only the order counts, and the nodes are alike.
+// Canonical implements Machine. Only the order of tokens matters, and the nodes are interchangeable.
 func (Redlock) Canonical(s RedlockState) RedlockState {
 	values := make([]*int8, 0, 32)
 	values = append(values, &s.highest)
@@ -319,7 +320,7 @@ func (Redlock) Canonical(s RedlockState) RedlockState {
 	return s
 }
 
-// key is all that a node is.
+// key returns the state of a node as bytes.
 func (n *node) key() (b [40]byte) {
 	flag := func(v bool) byte {
 		if v {

@@ -11,9 +11,9 @@ func (m Redlock) Steps(s RedlockState, visit func(Kind, Step, RedlockState)) {
 		visit(k, Step{what, int8(who) + 1, int8(where) + 1}, t)
 	}
 	for i := range int(m.Clients) {
-		m.voterSteps(s, i, step)
+		m.contenderSteps(s, i, step)
 		for k := range nodes {
-			m.onItsWay(s, i, k, step)
+			m.deliver(s, i, k, step)
 		}
 	}
 	for k := range nodes {
@@ -21,7 +21,7 @@ func (m Redlock) Steps(s RedlockState, visit func(Kind, Step, RedlockState)) {
 			step(Fault, "a restart without data of node", -1, k, func(s *RedlockState) {
 				s.restarts--
 				s.restarted = true
-				votes := s.n[k].votes // what the clients know, and what is on its way
+				votes := s.n[k].votes // what the clients know, and messages in flight
 				s.n[k] = node{lost: true, votes: votes}
 				if m.RestartDelay {
 					s.n[k].away = voteTTL
@@ -34,8 +34,8 @@ func (m Redlock) Steps(s RedlockState, visit func(Kind, Step, RedlockState)) {
 	}
 }
 
-// between: no client is in the middle of a round of questions, or of freeing. These
-// take no time here, which keeps the states few; what is late, takes any.
+// between reports whether no client is in the middle of a round or of a release. Both take no
+// time here, which keeps the number of states small. A late request takes any time.
 func (m Redlock) between(s *RedlockState) bool {
 	for i, c := range s.c {
 		asked := 0
@@ -53,24 +53,24 @@ func (m Redlock) between(s *RedlockState) bool {
 
 type redlockStep = func(k Kind, what string, who, where int, change func(s *RedlockState))
 
-// answered: what the node had sent before is older.
+// answered discards a push that the node sent before its answer.
 func (m Redlock) answered(s *RedlockState, i, k int) {
 	if m.OrderedPush {
 		s.n[k].votes[i].push = push{}
 	}
 }
 
-func (m Redlock) voterSteps(s RedlockState, i int, step redlockStep) {
+func (m Redlock) contenderSteps(s RedlockState, i int, step redlockStep) {
 	v := s.c[i]
 	if v.phase >= voting && v.phase <= leaving && s.crashes > 0 {
 		step(Fault, "crashes", i, -1, func(s *RedlockState) {
 			s.crashes--
-			s.c[i] = voter{phase: dead}
+			s.c[i] = contender{phase: dead}
 			s.forget(i)
 		})
 	}
 	switch v.phase {
-	case unborn:
+	case notStarted:
 		step(Choice, "asks for the lock", i, -1, func(s *RedlockState) { s.c[i].phase = voting })
 	case voting:
 		if s.cancels > 0 {
@@ -79,7 +79,7 @@ func (m Redlock) voterSteps(s RedlockState, i int, step redlockStep) {
 				m.leaves(s, i)
 			})
 		}
-	case ruling:
+	case trusting:
 		step(Calm, "unlocks", i, -1, func(s *RedlockState) { m.leaves(s, i) })
 	case leaving, done, dead:
 	}
@@ -93,7 +93,7 @@ func (m Redlock) voterSteps(s RedlockState, i int, step redlockStep) {
 				m.asks(s, i, k, step)
 			}
 			whole := round || !m.FreshOnly
-			if m.Yields && whole && v.lower && w.mine > 0 && votes < quorum {
+			if m.Yields && whole && v.earlierTicket && w.mine > 0 && votes < quorum {
 				m.yields(s, i, k, step)
 			}
 			if votes >= quorum && agree < quorum && w.mine > 0 && w.token < token {
@@ -105,7 +105,7 @@ func (m Redlock) voterSteps(s RedlockState, i int, step redlockStep) {
 					}
 				})
 			}
-		case ruling:
+		case trusting:
 			if s.renewals > 0 && w.mine > 0 {
 				step(Choice, "renews at node", i, k, func(s *RedlockState) {
 					s.renewals--
@@ -119,12 +119,12 @@ func (m Redlock) voterSteps(s RedlockState, i int, step redlockStep) {
 			if !w.freed {
 				m.frees(s, i, k, step)
 			}
-		case unborn, done, dead:
+		case notStarted, done, dead:
 		}
 	}
 }
 
-// round: every node was asked.
+// round reports whether every node was asked.
 func (m Redlock) round(s *RedlockState, i int) bool {
 	for k := range s.n {
 		if !s.n[k].votes[i].asked {
@@ -135,14 +135,14 @@ func (m Redlock) round(s *RedlockState, i int) bool {
 }
 
 func (m Redlock) leaves(s *RedlockState, i int) {
-	s.c[i] = voter{phase: leaving, holds: s.c[i].holds}
+	s.c[i] = contender{phase: leaving, holds: s.c[i].holds}
 	for k := range s.n {
 		v := &s.n[k].votes[i]
 		*v = vote{dirty: v.dirty, yielded: v.yielded, late: v.late, push: v.push}
 	}
 }
 
-// forget leaves of an attempt only what is still on its way.
+// forget removes the state of an attempt except messages in flight.
 func (s *RedlockState) forget(i int) {
 	for k := range s.n {
 		v := &s.n[k].votes[i]
@@ -161,7 +161,7 @@ func (m Redlock) asks(s RedlockState, i, k int, step redlockStep) {
 		if m.serve(s, k, i, ask, 0) {
 			v.mine, v.token = n.left, n.token
 		} else if n.holder != 0 && n.holder < int8(i)+1 {
-			s.c[i].lower = true
+			s.c[i].earlierTicket = true
 		}
 		m.answered(s, i, k)
 	})
@@ -182,7 +182,7 @@ func (m Redlock) yields(s RedlockState, i, k int, step redlockStep) {
 		v.mine, v.token = 0, 0
 		if n.away == 0 && m.serve(s, k, i, yield, token) {
 			v.mine, v.token = n.left, n.token
-			s.c[i].lower = false
+			s.c[i].earlierTicket = false
 		}
 		m.answered(s, i, k)
 	})
@@ -211,7 +211,7 @@ func (m Redlock) frees(s RedlockState, i, k int, step redlockStep) {
 				return
 			}
 		}
-		s.c[i] = voter{phase: done}
+		s.c[i] = contender{phase: done}
 		for k := range s.n {
 			s.n[k].votes[i].freed = false
 		}
@@ -224,7 +224,7 @@ func (m Redlock) frees(s RedlockState, i, k int, step redlockStep) {
 	}
 }
 
-// count makes a hold of a majority, and ends one that has none.
+// count makes a lease of a majority of grants, and ends a lease without a majority.
 func (m Redlock) count(s *RedlockState, i int) {
 	c := &s.c[i]
 	n, token, agree := s.votes(i)
@@ -234,19 +234,19 @@ func (m Redlock) count(s *RedlockState, i int) {
 			s.wrong = tokenFell
 		}
 		s.highest = token
-		*c = voter{phase: ruling, holds: token}
+		*c = contender{phase: trusting, holds: token}
 		for k := range s.n {
 			s.n[k].votes[i].asked = false
 		}
-	case c.phase == ruling && n < m.quorum():
+	case c.phase == trusting && n < m.quorum():
 		m.leaves(s, i)
 	}
 }
 
-// onItsWay: a late request or the message of a grant arrives.
-func (m Redlock) onItsWay(s RedlockState, i, k int, step redlockStep) {
-	names := map[ballot]string{ask: "'s question arrives late at node", yield: "'s yield arrives late at node", leave: "'s release arrives late at node"}
-	for _, r := range []ballot{ask, yield, leave} {
+// deliver is the arrival of a late request or of the message of a grant.
+func (m Redlock) deliver(s RedlockState, i, k int, step redlockStep) {
+	names := map[requestSet]string{ask: "'s request arrives late at node", yield: "'s yield arrives late at node", leave: "'s release arrives late at node"}
+	for _, r := range []requestSet{ask, yield, leave} {
 		if s.n[k].votes[i].late&r == 0 {
 			continue
 		}
@@ -265,7 +265,7 @@ func (m Redlock) onItsWay(s RedlockState, i, k int, step redlockStep) {
 	if p.copies == 0 {
 		return
 	}
-	step(Calm, "is told of its grant at node", i, k, func(s *RedlockState) {
+	step(Calm, "is notified of its grant at node", i, k, func(s *RedlockState) {
 		s.n[k].votes[i].push = push{}
 		switch {
 		case c.phase == voting && p.token > v.yielded:
@@ -273,13 +273,13 @@ func (m Redlock) onItsWay(s RedlockState, i, k int, step redlockStep) {
 			if p.left == 0 {
 				s.n[k].votes[i].token = 0
 			}
-			s.c[i].lower = s.c[i].lower && !m.FreshOnly
+			s.c[i].earlierTicket = s.c[i].earlierTicket && !m.FreshOnly
 		case c.phase == done && s.n[k].away == 0:
-			m.serve(s, k, i, leave, 0) // return to sender
+			m.serve(s, k, i, leave, 0) // release an unclaimed grant
 		}
 	})
 	if s.lates > 0 {
-		step(Fault, "is not told of its grant at node", i, k, func(s *RedlockState) {
+		step(Fault, "is not notified of its grant at node", i, k, func(s *RedlockState) {
 			s.lates--
 			s.n[k].votes[i].push = push{}
 		})
@@ -302,7 +302,7 @@ func (m Redlock) pass(s *RedlockState) {
 	for i := range s.c {
 		again := s.c[i].phase == voting && m.round(s, i)
 		if again && m.FreshOnly {
-			s.c[i].lower = false
+			s.c[i].earlierTicket = false
 		}
 		for k := range s.n {
 			v := &s.n[k].votes[i]

@@ -1,14 +1,14 @@
 package model
 
-// Scene is where a search begins, when the beginning of the story would take too many
-// states: A has not come yet, B holds nodes 2 and 3, and C has node 1 alone.
+// Scene is the state in which a search begins, if a search from the start would take too many
+// states: A has not begun, B has the grants of nodes 2 and 3, and C has that of node 1.
 type Scene uint8
 
 // The scenes.
 const (
 	FromTheStart  Scene = iota
 	Minority            // C has asked all nodes and is about to yield
-	MinorityToAsk       // C has been handed node 1, and has not heard of it nor asked yet; B waits there
+	MinorityToAsk       // C was granted node 1, but has not received the message and has not asked; B waits there
 )
 
 // set arranges the scene.
@@ -29,8 +29,8 @@ func (m Redlock) set(s *RedlockState) {
 		n.queue = 1 << c
 		n.votes[b].mine, n.votes[b].token = voteTTL, 1
 	}
-	s.c[b] = voter{phase: ruling, holds: 1}
-	s.c[c] = voter{phase: voting, lower: true}
+	s.c[b] = contender{phase: trusting, holds: 1}
+	s.c[c] = contender{phase: voting, earlierTicket: true}
 	s.highest = 1
 	if m.Scene == MinorityToAsk {
 		s.n[0].queue = 1 << b

@@ -7,7 +7,7 @@ import (
 )
 
 // Kind says who makes a step, which decides whether it is part of calm: the
-// continuation in which nothing more goes wrong and nobody begins anything.
+// continuation without further faults and without new attempts.
 type Kind uint8
 
 // The kinds.
@@ -98,7 +98,7 @@ func Search[S comparable](m Machine[S]) Result {
 	x.mark = make([]uint8, len(x.states))
 	for i := range x.states {
 		if !x.settles(int32(i)) {
-			return x.flaw("somebody waits for ever, or something stays behind", x.trace(int32(i)))
+			return x.flaw("a client waits for ever, or state stays behind", x.trace(int32(i)))
 		}
 	}
 	return Result{States: len(x.states), Steps: x.steps}

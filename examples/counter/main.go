@@ -1,22 +1,22 @@
-// Counter shows what a lock is for. Several processes increment a number that
-// they keep in a file or in Redis, each by reading it, adding one and writing it
-// back. Without a lock increments overwrite each other; with one none is lost.
+// Counter shows what a lock is for. Several processes increment a number in a file or in
+// Redis: each reads it, adds one and writes it back. Without a lock increments overwrite
+// each other; with a lock none is lost.
 //
 //	go run ./examples/counter                                  # a file, a file lock
 //	go run ./examples/counter -no-lock                         # updates are lost
 //	go run ./examples/counter -url redis://localhost:6379/0    # the same on Redis
-//	go run ./examples/counter -config counter.yaml             # on what the file says
+//	go run ./examples/counter -config counter.yaml             # the lock that the file configures
 //
-// The lock's place is one line of the configuration, on any backend:
+// The URL in the configuration selects the backend of the lock:
 //
 //	lock:
 //	  url: etcd://localhost:2379
 //	  ttl: 10s
 //
-// With mem://counter the processes are goroutines, which is what a lock in memory is for.
+// With mem://counter the workers are goroutines of one process.
 //
-// With -oversell two buyers want 60 each of a stock of 100. Without a lock both
-// may find the stock sufficient.
+// With -oversell two buyers want 60 each of a stock of 100. Without a lock the stock may
+// seem sufficient to both.
 //
 //	go run ./examples/counter -oversell -no-lock -lockstep
 package main
@@ -41,23 +41,24 @@ import (
 	_ "github.com/interlock-go/lock/mysqllock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/redislock/redlock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 
-// settings are what the processes of an experiment have in common.
+// settings are common to the processes of an experiment.
 type settings struct {
-	Lock      lock.Config   // without a URL: none
-	Store     string        // where the number is
-	Processes int           // how many
-	Each      int           // how many increments each makes
+	Lock      lock.Config // no lock if its URL is empty
+	Store     string      // path or URL of the number
+	Processes int
+	Each      int           // increments of each process
 	Pause     time.Duration // between reading and writing
-	Lockstep  bool          // nobody writes before all have read
+	Lockstep  bool          // no process writes before all have read
 	Oversell  bool          // sell instead of count
 }
 
 const (
 	stock = 100 // before the sale
-	order = 60  // of each of the two buyers
+	order = 60  // of each buyer
 )
 
 func main() {
@@ -85,7 +86,7 @@ func main() {
 	}
 }
 
-// run makes one experiment. It reports false if the lock failed to protect the number.
+// run makes one experiment. It returns false if the lock did not protect the number.
 func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
 	s, noLock, err := parse(args, out)
 	if err != nil {
@@ -96,10 +97,43 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 		return false, err
 	}
 	defer os.RemoveAll(dir)
+	if err := s.setDefaults(dir); err != nil {
+		return false, err
+	}
+	if noLock {
+		s.Lock.URL = ""
+	}
+	number, err := openStore(s.Store)
+	if err != nil {
+		return false, err
+	}
+	defer number.Close()
+	begin := 0
+	if s.Oversell {
+		begin = stock
+	}
+	if err := number.Write(ctx, begin); err != nil {
+		return false, err
+	}
+	start := time.Now()
+	done, err := processes(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	took := time.Since(start).Round(time.Millisecond)
+	end, err := number.Read(ctx)
+	if err != nil {
+		return false, err
+	}
+	return s.report(out, done, end, took) || noLock, nil
+}
+
+// setDefaults completes the settings. Locks and number are in dir unless there is a URL.
+func (s *settings) setDefaults(dir string) error {
 	if s.Lock.URL == "" {
 		locks := filepath.Join(dir, "locks")
 		if err := os.Mkdir(locks, 0o700); err != nil {
-			return false, err
+			return err
 		}
 		s.Lock.URL = "file://" + filepath.ToSlash(locks)
 	}
@@ -108,67 +142,46 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 			s.Store = filepath.Join(dir, "number")
 		}
 	}
-	if noLock {
-		s.Lock.URL = ""
+	if s.Oversell {
+		s.Processes, s.Each = 2, 1
+	}
+	return nil
+}
+
+// report prints the result and returns whether no update was lost. done is the number of
+// updates, end the number after them.
+func (s settings) report(out io.Writer, done, end int, took time.Duration) bool {
+	how := "with a lock"
+	if s.Lock.URL == "" {
+		how = "without a lock"
+	}
+	if s.Oversell {
+		sold := done * order
+		fmt.Fprintf(out, "%s: %d buyers wanted %d each of %d; sold %d, the stock says %d\n", how, s.Processes, order, stock, sold, end)
+		if sold > stock {
+			fmt.Fprintf(out, "oversold by %d\n", sold-stock)
+		}
+		return sold <= stock && sold == stock-end
 	}
 	workers := "processes"
 	if s.inProcess() {
 		workers = "goroutines"
 	}
-
-	begin := 0
-	if s.Oversell {
-		begin = stock
-		s.Processes, s.Each = 2, 1
-	}
-	number, err := openStore(s.Store)
-	if err != nil {
-		return false, err
-	}
-	defer number.Close()
-	if err := number.Write(ctx, begin); err != nil {
-		return false, err
-	}
-	began := time.Now()
-	done, err := processes(ctx, s)
-	if err != nil {
-		return false, err
-	}
-	took := time.Since(began).Round(time.Millisecond)
-	end, err := number.Read(ctx)
-	if err != nil {
-		return false, err
-	}
-
-	how := "with a lock"
-	if noLock {
-		how = "without a lock"
-	}
-	lost := done - end
-	if s.Oversell {
-		sold := done * order
-		lost = sold - (stock - end)
-		fmt.Fprintf(out, "%s: %d buyers wanted %d each of %d; sold %d, the stock says %d\n", how, s.Processes, order, stock, sold, end)
-		if sold > stock {
-			fmt.Fprintf(out, "oversold by %d\n", sold-stock)
-		}
-		return noLock || lost == 0 && sold <= stock, nil
-	}
-	fmt.Fprintf(out, "%s: %d %s made %d increments in %v, the number is %d: %d lost\n", how, s.Processes, workers, done, took, end, lost)
-	return noLock || lost == 0, nil
+	fmt.Fprintf(out, "%s: %d %s made %d increments in %v, the number is %d: %d lost\n", how, s.Processes, workers, done, took, end, done-end)
+	return done == end
 }
 
 func parse(args []string, out io.Writer) (s settings, noLock bool, err error) {
 	f := flag.NewFlagSet("counter", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.StringVar(&s.Lock.URL, "url", "", "where the lock is kept (default a file lock in a temporary folder)")
-	config := f.String("config", "", "a YAML file whose lock section says where the lock is kept, and how")
-	f.StringVar(&s.Store, "store", "", "where the number is kept: a path or a redis:// URL (default beside a lock in Redis, else a temporary file)")
-	f.BoolVar(&noLock, "no-lock", false, "do without a lock")
-	f.IntVar(&s.Processes, "processes", 10, "how many processes")
-	f.IntVar(&s.Each, "each", 100, "how many increments each process makes")
-	f.DurationVar(&s.Pause, "pause", time.Millisecond, "between reading the number and writing it")
-	f.BoolVar(&s.Lockstep, "lockstep", false, "with -no-lock: nobody writes before all have read, which is the worst case")
+	f.StringVar(&s.Lock.URL, "url", "", "URL of the lock (default a file lock in a temporary folder)")
+	config := f.String("config", "", "a YAML file with a section lock: its URL and options")
+	f.StringVar(&s.Store, "store", "", "path or redis:// URL of the number (default the Redis of the lock, otherwise a temporary file)")
+	f.BoolVar(&noLock, "no-lock", false, "use no lock")
+	f.IntVar(&s.Processes, "processes", 10, "number of processes")
+	f.IntVar(&s.Each, "each", 100, "increments of each process")
+	f.DurationVar(&s.Pause, "pause", time.Millisecond, "pause between reading the number and writing it")
+	f.BoolVar(&s.Lockstep, "lockstep", false, "with -no-lock: no process writes before all have read, which is the worst case")
 	f.BoolVar(&s.Oversell, "oversell", false, fmt.Sprintf("sell a stock of %d to two buyers of %d", stock, order))
 	if err := f.Parse(args); err != nil {
 		return s, noLock, err
@@ -177,7 +190,7 @@ func parse(args []string, out io.Writer) (s settings, noLock bool, err error) {
 	case f.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case *config != "" && s.Lock.URL != "":
-		err = errors.New("-config and -url both say where the lock is kept: want one")
+		err = errors.New("-config and -url both have the URL of the lock: want one")
 	case s.Processes < 1:
 		err = fmt.Errorf("-processes %d: want at least 1", s.Processes)
 	case s.Each < 1:
@@ -185,7 +198,7 @@ func parse(args []string, out io.Writer) (s settings, noLock bool, err error) {
 	case s.Pause < 0:
 		err = fmt.Errorf("-pause %v: want 0 or more", s.Pause)
 	case s.Lockstep && !noLock:
-		err = errors.New("-lockstep would wait for ever with a lock: want -no-lock with it")
+		err = errors.New("-lockstep with a lock would deadlock: want -no-lock, too")
 	}
 	if err == nil && *config != "" {
 		s.Lock, err = readConfig(*config)
@@ -193,7 +206,7 @@ func parse(args []string, out io.Writer) (s settings, noLock bool, err error) {
 	return s, noLock, err
 }
 
-// readConfig reads the lock section of a file.
+// readConfig reads the section lock of a YAML file.
 func readConfig(name string) (lock.Config, error) {
 	var file struct{ Lock lock.Config }
 	text, err := os.ReadFile(name)

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// The test binary is the program: the processes that it starts are itself.
+// The test binary is the program, too: it starts itself as the processes.
 func TestMain(m *testing.M) {
 	if os.Getenv(workerVariable) != "" {
 		main()
 		return
 	}
-	// with -race each of the many processes would sleep for a second at its end
+	// with -race each process would sleep for a second at its end
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
@@ -35,15 +35,15 @@ func TestExperiments(t *testing.T) {
 			args string
 			want string
 		}{
-			// ten processes, a hundred increments
+			// ten processes make ten increments each
 			"counting with a lock": {"-each 10", "made 100 increments in .*, the number is 100: 0 lost"},
-			// each round of reads sees the same number, and each round of writes adds one
+			// all processes read the same number and write that number plus one
 			"counting without one": {"-each 10 -no-lock -lockstep", "made 100 increments in .*, the number is 10: 90 lost"},
 			"selling with a lock":  {"-oversell -pause 20ms", "sold 60, the stock says 40\n"},
 			"selling without one":  {"-oversell -no-lock -lockstep", "sold 120, the stock says 40\noversold by 20\n"},
 		} {
 			t.Run(where+"/"+name, func(t *testing.T) {
-				// one after the other: they share a number on a server
+				// not parallel: the cases share the number on a server
 				args := strings.Fields(c.args)
 				if url != "" {
 					args = append(args, "-url", url+"?ttl=10s")
@@ -83,8 +83,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// startRedis starts a server of the test's own and returns its URL, or "" where
-// there is no redis-server.
+// startRedis starts a redis-server for the test and returns its URL, or "" if redis-server
+// is not installed.
 func startRedis(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -95,7 +95,7 @@ func startRedis(t *testing.T) string {
 		t.Log("without Redis: redis-server is not on the PATH")
 		return ""
 	}
-	for { // another port if this one is taken before the server has it, which then ends
+	for { // if the port is taken meanwhile, redis-server ends and the next port is tried
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -114,18 +114,18 @@ func startRedis(t *testing.T) string {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		})
-		late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
-		defer late.Stop()
-		var says strings.Builder
+		timeout := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		defer timeout.Stop()
+		var output strings.Builder
 		for in := bufio.NewScanner(out); in.Scan(); {
-			if strings.Contains(in.Text(), "eady to accept connections") { // and not whoever else has the port
+			if strings.Contains(in.Text(), "eady to accept connections") { // this server has the port
 				go func() { _, _ = io.Copy(io.Discard, out) }()
 				return "redis://" + addr + "/0"
 			}
-			fmt.Fprintln(&says, in.Text())
+			fmt.Fprintln(&output, in.Text())
 		}
-		if !strings.Contains(says.String(), "Address already in use") {
-			t.Fatalf("redis-server ended: %s", &says)
+		if !strings.Contains(output.String(), "Address already in use") {
+			t.Fatalf("redis-server ended: %s", &output)
 		}
 	}
 }

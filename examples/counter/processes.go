@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// process is a worker as seen from outside.
+// process is a worker, as the program that starts it controls it.
 type process struct {
 	in   io.Writer
 	out  *bufio.Reader
-	wait func() error // for its end
+	wait func() error // waits for its end
 }
 
-// processes starts the workers, lets them begin together, and returns how many
-// times, by their own account, they changed the number.
+// processes runs the workers, which begin at the same time, and returns how many times
+// they report to have changed the number.
 func processes(ctx context.Context, s settings) (changed int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // kills whoever is left after an error
+	defer cancel() // kills the remaining processes after an error
 	start := startProcess
 	if s.inProcess() {
 		start = startGoroutine
@@ -44,7 +44,7 @@ func processes(ctx context.Context, s settings) (changed int, err error) {
 		}
 		var n int
 		if _, err := fmt.Sscanf(line, "done %d", &n); err != nil {
-			return 0, fmt.Errorf("a worker said %q", line)
+			return 0, fmt.Errorf("a worker reported %q", line)
 		}
 		changed += n
 	}
@@ -57,23 +57,23 @@ func processes(ctx context.Context, s settings) (changed int, err error) {
 	return changed, err
 }
 
-// rounds lets the workers begin together and, in lockstep, write only when all
-// have read.
+// rounds waits for all workers at each step: before the first increment and, with
+// Lockstep, after each read and each write.
 func rounds(all []*process, s settings) error {
-	meetings := []string{"ready"}
+	steps := []string{"ready"}
 	if s.Lockstep {
 		for range s.Each {
-			meetings = append(meetings, "read", "written")
+			steps = append(steps, "read", "written")
 		}
 	}
-	for _, where := range meetings {
+	for _, step := range steps {
 		for _, p := range all {
 			line, err := p.next()
 			if err != nil {
 				return err
 			}
-			if line != where {
-				return fmt.Errorf("a worker said %q instead of %q", line, where)
+			if line != step {
+				return fmt.Errorf("a worker reported %q instead of %q", line, step)
 			}
 		}
 		if err := release(all); err != nil {
@@ -83,10 +83,10 @@ func rounds(all []*process, s settings) error {
 	return nil
 }
 
-// release lets all workers go on from where they met.
+// release lets all workers continue.
 func release(all []*process) error {
 	for _, p := range all {
-		if _, err := io.WriteString(p.in, "go on\n"); err != nil {
+		if _, err := io.WriteString(p.in, "continue\n"); err != nil {
 			return err
 		}
 	}
@@ -116,10 +116,10 @@ func startProcess(ctx context.Context, s settings) (*process, error) {
 	return &process{in, bufio.NewReader(out), cmd.Wait}, cmd.Start()
 }
 
-// inProcess tells whether nobody outside this process could take the lock.
+// inProcess reports whether the lock excludes only goroutines of this process.
 func (s settings) inProcess() bool { return strings.HasPrefix(s.Lock.URL, "mem:") }
 
-// startGoroutine starts a worker in this process.
+// startGoroutine starts a worker as a goroutine.
 func startGoroutine(ctx context.Context, s settings) (*process, error) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()

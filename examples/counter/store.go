@@ -14,21 +14,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// store keeps a number. Reading and writing are atomic each, and not together.
+// store has a number. Read and Write are atomic, but not a Read followed by a Write.
 type store interface {
 	io.Closer
 	Read(ctx context.Context) (int, error)
 	Write(ctx context.Context, n int) error
 }
 
-// openStore opens a path, or the Redis server of a URL, whose parameters (those of
-// the lock) it leaves alone.
-func openStore(where string) (store, error) {
-	if !strings.Contains(where, "://") {
-		return fileStore(where), nil
+// openStore opens a path, or the Redis server of a URL. It ignores the parameters of the
+// URL, which are those of the lock.
+func openStore(location string) (store, error) {
+	if !strings.Contains(location, "://") {
+		return fileStore(location), nil
 	}
-	u, err := url.Parse(where)
-	if err != nil || !isRedis(where) {
+	u, err := url.Parse(location)
+	if err != nil || !isRedis(location) {
 		return nil, errors.New("-store: want a path, or a redis:// or rediss:// URL")
 	}
 	u.RawQuery = ""
@@ -39,9 +39,9 @@ func openStore(where string) (store, error) {
 	return &redisStore{redis.NewClient(opts)}, nil
 }
 
-// isRedis tells whether a URL is that of one Redis server.
-func isRedis(where string) bool {
-	return strings.HasPrefix(where, "redis://") || strings.HasPrefix(where, "rediss://")
+// isRedis reports whether location is the URL of one Redis server.
+func isRedis(location string) bool {
+	return strings.HasPrefix(location, "redis://") || strings.HasPrefix(location, "rediss://")
 }
 
 // fileStore is a number in a file.
@@ -55,7 +55,7 @@ func (s fileStore) Read(context.Context) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// Write replaces the file, so that nobody reads half a number.
+// Write replaces the file atomically.
 func (s fileStore) Write(_ context.Context, n int) error {
 	f, err := os.CreateTemp(filepath.Dir(string(s)), "number-")
 	if err != nil {

@@ -10,12 +10,11 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// workerVariable is set, to the settings, in the environment of the processes that
-// an experiment starts.
+// workerVariable is the environment variable with the settings of a worker process.
 const workerVariable = "COUNTER_WORKER"
 
-// worker is one of the processes. It says "ready", "read" and "done", a line each,
-// and each time waits for a line before it goes on.
+// worker is one of the processes. It writes lines such as "ready", "read" and "done", and
+// waits for a line after each of them.
 type worker struct {
 	settings
 	in     *bufio.Reader
@@ -42,7 +41,7 @@ func work(ctx context.Context, s settings, in io.Reader, out io.Writer) error {
 		guarded = func(ctx context.Context, step func(context.Context) error) error { return lock.Do(ctx, m, step) }
 	}
 
-	if err := w.meet("ready"); err != nil {
+	if err := w.report("ready"); err != nil {
 		return err
 	}
 	done := 0
@@ -58,24 +57,24 @@ func work(ctx context.Context, s settings, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	return w.meet(fmt.Sprintf("done %d", done))
+	return w.report(fmt.Sprintf("done %d", done))
 }
 
-// step reads the number, thinks, and writes it: right only if nobody else does so
-// at the same time.
+// step reads the number, pauses, and writes the next one. It is correct only if no other
+// worker does so at the same time.
 func (w *worker) step(ctx context.Context) (changed bool, err error) {
 	n, err := w.number.Read(ctx)
 	if err != nil {
 		return false, err
 	}
 	if w.Lockstep {
-		if err := w.meet("read"); err != nil {
+		if err := w.report("read"); err != nil {
 			return false, err
 		}
 	}
 	select {
 	case <-time.After(w.Pause):
-	case <-ctx.Done(): // the lock is lost: writing now could undo what its next holder did
+	case <-ctx.Done(): // the lock is lost: a write could undo one of the next holder
 		return false, context.Cause(ctx)
 	}
 	next := n + 1
@@ -88,14 +87,14 @@ func (w *worker) step(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	if w.Lockstep {
-		return true, w.meet("written")
+		return true, w.report("written")
 	}
 	return true, nil
 }
 
-// meet says where this process is, and waits until it may go on.
-func (w *worker) meet(where string) error {
-	if _, err := fmt.Fprintln(w.out, where); err != nil {
+// report writes a step and waits until the worker may continue.
+func (w *worker) report(step string) error {
+	if _, err := fmt.Fprintln(w.out, step); err != nil {
 		return err
 	}
 	_, err := w.in.ReadString('\n')

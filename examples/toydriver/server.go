@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Server is the service: locks in memory behind four POST requests, acquire, renew,
-// release and abandon, each with the parameters key, owner, ttl and metadata.
+// Server is the service: locks in memory. Its four requests are POST /acquire, /renew,
+// /release and /abandon, with the parameters key, owner, ttl and metadata.
 type Server struct {
 	mu        sync.Mutex
 	token     uint64
 	holds     map[string]held      // by key
-	abandoned map[string]time.Time // owners, until when they are remembered
+	abandoned map[string]time.Time // by owner: remembered until then
 }
 
 type held struct {
@@ -22,7 +22,7 @@ type held struct {
 	until           time.Time
 }
 
-// answer is what every request gets. If OK is false the rest describes the holder.
+// answer is the reply to each request. If OK is false, the other fields describe the holder.
 type answer struct {
 	OK       bool
 	Owner    string
@@ -31,7 +31,7 @@ type answer struct {
 	Left     time.Duration
 }
 
-// NewServer returns a service on which nothing is held.
+// NewServer returns a service without locked keys.
 func NewServer() *Server {
 	return &Server{holds: map[string]held{}, abandoned: map[string]time.Time{}}
 }
@@ -47,7 +47,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a)
 }
 
-// do executes a request at one moment, by the server's clock alone.
+// do executes a request atomically. Only the server's clock counts.
 func (s *Server) do(op, key, owner, metadata string, ttl time.Duration) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Server) do(op, key, owner, metadata string, ttl time.Duration) answer {
 		h.until = now.Add(ttl)
 		s.holds[key] = h
 	case "/renew":
-		// Never shorter: a renewal that was held up on its way must not cut a later one.
+		// A delayed renewal must not shorten the lease after a later one.
 		if until := now.Add(ttl); mine && until.After(h.until) {
 			h.until = until
 			s.holds[key] = h
@@ -90,7 +90,7 @@ func (s *Server) do(op, key, owner, metadata string, ttl time.Duration) answer {
 	return answer{OK: mine, Owner: owner, Token: h.token}
 }
 
-// forget drops the owners whose requests cannot be on their way any more.
+// forget removes the owners whose requests can no longer arrive.
 func (s *Server) forget(now time.Time) {
 	for owner, until := range s.abandoned {
 		if now.After(until) {

@@ -1,9 +1,8 @@
-// Package toydriver is a complete driver in about a hundred lines: what it takes to
-// bring locks to a service of one's own. The service is the small HTTP server
-// in this directory; see its API in server.go.
+// Package toydriver is a complete driver in about a hundred lines, as an example of
+// a driver for a service of your own. The service is the small HTTP server in server.go.
 //
-// The driver implements what package backend requires and nothing that is optional,
-// so package lock polls for those who wait, and refuses Break, Inspect and the like.
+// The driver implements only what package backend requires. Therefore waiters poll, and
+// operations such as Break and Inspect return errors.ErrUnsupported.
 package toydriver
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Importing the package makes lock.Open understand toy://host:port.
+// After an import of this package, lock.Open accepts toy://host:port.
 func init() {
 	backend.Register("toy", func(_ context.Context, u *backend.URL) (backend.Backend, error) {
 		if err := u.Params.Err(); err != nil {
@@ -38,7 +37,7 @@ type Backend struct {
 
 // New returns a client of the service at a base URL.
 func New(base string) *Backend {
-	// Its own connections: Close must close them, and nobody else's.
+	// A transport of its own: Close must not close the connections of others.
 	return &Backend{base, &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
 }
 
@@ -59,16 +58,17 @@ func (b *Backend) Capabilities() backend.Capabilities {
 // TryAcquire makes one attempt. The server grants an owner that holds already once
 // more with the same token, so a request that is sent twice is granted once.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	sent := time.Now()
 	a, err := b.post(ctx, "acquire", req, req.TTL)
 	switch {
 	case err != nil:
 		return nil, err
 	case !a.OK:
 		return nil, &backend.LockedError{Holder: backend.Holder{
-			Party: backend.Party{Owner: a.Owner, Metadata: a.Metadata}, Token: a.Token, Left: a.Left,
+			Contender: backend.Contender{Owner: a.Owner, Metadata: a.Metadata}, Token: a.Token, Left: a.Left,
 		}}
 	}
-	return &grant{b, req, a.Token}, nil
+	return &grant{b, req, a.Token, sent.Add(req.TTL)}, nil
 }
 
 // Abandon releases what may have been granted, and the server remembers the owner
@@ -88,23 +88,29 @@ type grant struct {
 	b     *Backend
 	req   backend.Request
 	token uint64
+	until time.Time
 }
 
 func (g *grant) Token() uint64 { return g.token }
 
-// Until leaves the counting to the core, which is right where a grant is always the
-// answer to a request.
-func (g *grant) Until() time.Time { return time.Time{} }
+// Until counts from before the last request that the server answered. It needs no mutex: the
+// core calls the methods of a grant of this driver one at a time.
+func (g *grant) Until() time.Time { return g.until }
 
 func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
-	return g.own(g.b.post(ctx, "renew", g.req, ttl))
+	sent := time.Now()
+	err := g.own(g.b.post(ctx, "renew", g.req, ttl))
+	if err == nil {
+		g.until = sent.Add(ttl)
+	}
+	return err
 }
 
 func (g *grant) Release(ctx context.Context) error {
 	return g.own(g.b.post(ctx, "release", g.req, 0))
 }
 
-// own is the server's word that we do not hold the key: the only source of ErrLost.
+// own returns ErrLost if the server says that this attempt does not hold the key.
 func (g *grant) own(a answer, err error) error {
 	if err == nil && !a.OK {
 		return backend.ErrLost
@@ -112,28 +118,28 @@ func (g *grant) own(a answer, err error) error {
 	return err
 }
 
-// post makes a request. Whatever fails once it may have been sent is ErrUncertain: the
-// server may have executed it.
+// post makes a request. An error after the request may have been sent is not marked, so its
+// outcome counts as unknown.
 func (b *Backend) post(ctx context.Context, op string, req backend.Request, ttl time.Duration) (a answer, err error) {
 	if err := ctx.Err(); err != nil {
-		return a, err // not sent, and the error says so by not being ErrUncertain
+		return a, backend.NotExecuted(err)
 	}
 	// The query escapes a key of any bytes; a path would be cleaned on the way.
 	q := url.Values{"key": {req.Key}, "owner": {req.Owner}, "ttl": {ttl.String()}, "metadata": {req.Metadata}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.base+"/"+op+"?"+q.Encode(), nil)
 	if err != nil {
-		return a, err
+		return a, backend.NotExecuted(err)
 	}
 	resp, err := b.http.Do(r)
 	if err != nil {
-		return a, backend.Uncertain(err)
+		return a, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return a, backend.Uncertain(fmt.Errorf("toy server: %s", resp.Status))
+		return a, fmt.Errorf("toy server: %s", resp.Status)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-		return a, backend.Uncertain(fmt.Errorf("toy server: %w", err))
+		return a, fmt.Errorf("toy server: %w", err)
 	}
 	return a, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +39,9 @@ func prepare() error {
 }
 
 // atOnce is how many packages are tested at the same time. Most of the time they wait.
-func atOnce(perProcessor int) string { return fmt.Sprintf("-p=%d", perProcessor*runtime.NumCPU()) }
+func atOnce(perProcessor float64) string {
+	return fmt.Sprintf("-p=%d", int(math.Ceil(perProcessor*float64(runtime.NumCPU()))))
+}
 
 // goTest runs go test with the race detector, in random order, and reports its progress. Vetting the packages is left
 // to make vet.

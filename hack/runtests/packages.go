@@ -21,8 +21,8 @@ type backend struct {
 
 var backends = []backend{
 	{"file", []string{"filelock", "integration/file"}, "file", 3},
-	{"redis", []string{"redislock", "integration/redis"}, "redis.*", 9},
-	{"redlock", []string{"redislock", "integration/redlock"}, "redlock.*", 7},
+	{"redis", []string{"redislock", "integration/redis", "integration/redistest"}, "redis.*", 9},
+	{"redlock", []string{"redislock/redlock", "redislock/internal", "integration/redlock", "integration/redistest"}, "redlock.*", 7},
 	{"etcd", []string{"etcdlock", "integration/etcd"}, "etcd.*", 13},
 	{"zookeeper", []string{"zklock", "integration/zookeeper"}, "zookeeper.*", 9},
 	{"postgres", []string{"pglock", "integration/postgres"}, "postgres", 14},
@@ -104,9 +104,9 @@ func within(name string, folders []string) bool {
 // slow are the folders of packages whose tests take more than half a minute, the longest first. They begin first, so
 // that none of them is left for the end.
 var slow = []string{
-	"integration/mysql", "integration/postgres", "integration/zookeeper", "integration/redlock", "integration/etcd",
-	"integration/redis", "integration/security", "conformance", "redislock", "examples/toydriver", ".", "integration/file",
-	"cmd/lockctl",
+	"integration/mysql", "integration/zookeeper", "integration/redlock", "integration/postgres", "integration/etcd",
+	"integration/redis", "integration/security", "conformance", "redislock", "redislock/redlock", "examples/toydriver", ".", "integration/file",
+	"cmd/lockctl", "cmd/lockbench",
 }
 
 // tested returns the packages with tests of the backends, but integration/faults, which runs by itself.

@@ -73,7 +73,7 @@ func TestTested(t *testing.T) {
 
 // Each backend that a change touches either runs or is named.
 func TestFitting(t *testing.T) {
-	files := []string{"etcdlock/session.go", "integration/postgres/pgbouncer/pgbouncer_test.go", "redislock/redlock.go"}
+	files := []string{"etcdlock/session.go", "integration/postgres/pgbouncer/pgbouncer_test.go", "redislock/internal/protocol/keys.go"}
 	for _, tt := range []struct {
 		minutes      int
 		chosen, left string

@@ -124,7 +124,7 @@ func download(ctx context.Context) (version, entries string, err error) {
 }
 
 // vuln is an entry, in index/vulns.json and, without its aliases, in index/modules.json.
-// That says no version that mends it: govulncheck then reads the ranges of the entry.
+// It has no version that fixes it: govulncheck then reads the ranges of the entry.
 type vuln struct {
 	ID       string    `json:"id"`
 	Modified time.Time `json:"modified"`

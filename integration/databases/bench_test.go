@@ -1,5 +1,5 @@
-// Package databases_test measures the ways to protect one row of a database from
-// lost updates, on the same server in the same run: docs/choosing.md has the figures.
+// Package databases_test compares ways to protect one row of a database from lost
+// updates, on the same server in the same run. docs/choosing.md has the figures.
 package databases_test
 
 import (
@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { provision.Main(m) }
 
-// dialect is what differs between the databases.
+// dialect has what differs between the databases.
 type dialect struct {
 	name                      string
 	open                      func(t testing.TB) (db *sql.DB, url string)
@@ -60,8 +60,8 @@ var dialects = []dialect{
 	},
 }
 
-// way is one to add one to the row's n, with some work between read and write. It
-// returns how many tries it took.
+// way increments n of the row, with some work between read and write. It returns how
+// many tries it took.
 type way func(ctx context.Context, work time.Duration) (tries int, err error)
 
 func (d dialect) ways(db *sql.DB, m lock.Mutex) map[string]way {
@@ -104,7 +104,7 @@ func (d dialect) ways(db *sql.DB, m lock.Mutex) map[string]way {
 				if done, err := r.RowsAffected(); done == 1 || err != nil {
 					return tries, err
 				}
-				pass(rand.N(time.Millisecond * time.Duration(min(tries, 10)))) // so that they do not meet again
+				pass(rand.N(time.Millisecond * time.Duration(min(tries, 10)))) // so that they do not collide again
 			}
 		},
 		"session lock": func(ctx context.Context, work time.Duration) (int, error) {
@@ -136,9 +136,8 @@ func pass(d time.Duration) {
 	}
 }
 
-// BenchmarkOneRow: -benchtime=500x. One worker, and sixteen that want the same row,
-// with and without work between read and write. All is in units of a SELECT 1 at
-// that time.
+// BenchmarkOneRow: -benchtime=500x. One worker, and sixteen for the same row, with and
+// without work between read and write. Times are in units of a SELECT 1 at that time.
 func BenchmarkOneRow(b *testing.B) {
 	for _, d := range dialects {
 		b.Run(d.name, func(b *testing.B) {
@@ -225,7 +224,7 @@ func measure(b *testing.B, db *sql.DB, workers int, work time.Duration, add way)
 	b.ReportMetric(float64(raw.Microseconds()), "raw-µs")
 }
 
-// roundTrip is the median of some SELECT 1.
+// roundTrip returns the median of 200 SELECT 1.
 func roundTrip(t testing.TB, db *sql.DB) time.Duration {
 	var all []time.Duration
 	for range 200 {

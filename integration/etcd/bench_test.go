@@ -24,17 +24,17 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// oneWay is the delay injected in each direction. It dominates what a busy machine
-// adds, so that durations count round trips.
+// oneWay is the delay injected in each direction. It is much longer than the delays of a
+// busy machine, so durations count round trips.
 const (
 	oneWay = 20 * time.Millisecond
 	rtt    = 2 * oneWay
 )
 
-// contender takes the lock and returns how to give it back.
+// contender takes the lock and returns a function that releases it.
 type contender func(ctx context.Context) (func(context.Context) error, error)
 
-// distant returns a server behind a slow link, and the link.
+// distant returns a server and a proxy before it.
 func distant(t testing.TB) (*provision.Server, *provision.Proxy) {
 	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
 	return s, provision.NewProxy(t, s.Addr())
@@ -49,7 +49,7 @@ func dial(t testing.TB, addr string) *clientv3.Client {
 	return c
 }
 
-// ours makes a contender of the driver, each with a client of its own.
+// ours returns a function that makes contenders of the driver, each with a client.
 func ours(t testing.TB, addr, key string, opts ...etcdlock.Option) func() contender {
 	return func() contender {
 		b, err := etcdlock.New(dial(t, addr), opts...)
@@ -72,8 +72,8 @@ func ours(t testing.TB, addr, key string, opts ...etcdlock.Option) func() conten
 	}
 }
 
-// theirs makes a contender of the etcd client's package concurrency, with a session
-// for each waiter: two on one session would share a key.
+// theirs returns a function that makes contenders of package concurrency of etcd. Each
+// has a session: two waiters of a session would share a key.
 func theirs(t testing.TB, addr, key string) func() contender {
 	c := dial(t, addr)
 	return func() contender {
@@ -89,8 +89,8 @@ func theirs(t testing.TB, addr, key string) func() contender {
 	}
 }
 
-// handOffs measures, n times, from the call of an unlock to the return of the next
-// holder's lock. All waiters wait when it begins, and come back.
+// handOffs returns n times from the call of unlock to the return of the next lock, sorted.
+// It begins to measure when all waiters wait; each of them locks again after its unlock.
 func handOffs(t testing.TB, waiters []contender, n int) []time.Duration {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -117,7 +117,7 @@ func handOffs(t testing.TB, waiters []contender, n int) []time.Duration {
 					}
 				}
 				mu.Unlock()
-				time.Sleep(time.Millisecond) // the work
+				time.Sleep(time.Millisecond) // the work under the lock
 				mu.Lock()
 				last, by = time.Now(), i
 				mu.Unlock()
@@ -136,7 +136,7 @@ func handOffs(t testing.TB, waiters []contender, n int) []time.Duration {
 	}
 	cancel()
 	wg.Wait()
-	gaps = gaps[min(len(gaps), len(waiters)):] // once everybody waits
+	gaps = gaps[min(len(gaps), len(waiters)):] // without those before all waited
 	slices.Sort(gaps)
 	return gaps
 }
@@ -208,7 +208,7 @@ func BenchmarkUncontended(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			cycle() // makes the lease
+			cycle() // obtains the lease
 			p.Delay(oneWay)
 			defer p.Delay(0)
 			begun := time.Now()
@@ -220,8 +220,8 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// TestRoundTrips is BenchmarkHandOff with bounds that leave room for a busy machine
-// but not for another round trip, nor for being served in a batch each 100 ms.
+// TestRoundTrips is BenchmarkHandOff with a bound that allows for a busy machine, but not
+// for another round trip or for batches of events every 100 ms.
 func TestRoundTrips(t *testing.T) {
 	_, p := distant(t)
 	var each []contender
@@ -235,7 +235,7 @@ func TestRoundTrips(t *testing.T) {
 	defer p.Delay(0)
 	const most = rtt * 7 / 4
 	least := time.Duration(math.MaxInt64)
-	for range 3 { // another round trip is there each time, a busy machine seldom
+	for range 3 { // another round trip would show each time, a busy machine seldom
 		gaps := handOffs(t, each, 50)
 		p50 := quantile(gaps, .5)
 		t.Logf("hand-off: %.2f round trips, p90 %.2f", p50.Seconds()/rtt.Seconds(), quantile(gaps, .9).Seconds()/rtt.Seconds())
@@ -248,7 +248,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestThousandWaiters reports what a long queue costs; it must not grow with it.
+// TestThousandWaiters checks that the cost of a hand-off does not grow with the queue.
 func TestThousandWaiters(t *testing.T) {
 	for _, way := range []string{"view", "predecessor"} {
 		t.Run(way, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestThousandWaiters(t *testing.T) {
 			var clients []contender
 			for range 4 {
 				c := ours(t, s.Addr(), "k", opts...)()
-				unlock, err := c(t.Context()) // makes the lease
+				unlock, err := c(t.Context()) // obtains the lease
 				if err == nil {
 					err = unlock(t.Context())
 				}
@@ -279,15 +279,15 @@ func TestThousandWaiters(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// a place in the queue, and, before and when it watches, a look at its predecessor
+				// of a waiter: a key, and a read of its predecessor before and after the watch begins
 				const each = 3
 				var wg sync.WaitGroup
-				var served atomic.Int64
+				var granted atomic.Int64
 				for j := range waiters {
 					wg.Go(func() {
 						u, err := clients[j%4](t.Context())
 						if err == nil {
-							served.Add(1)
+							granted.Add(1)
 							err = u(t.Context())
 						}
 						if err != nil {
@@ -296,9 +296,9 @@ func TestThousandWaiters(t *testing.T) {
 					})
 				}
 				admin := dial(t, s.Addr())
-				watches, looks := 0.0, int64(0)
+				watches, reads := 0.0, int64(0)
 				if err := eventuallyWithin(5*time.Minute, func() error {
-					looks++
+					reads++
 					r, err := admin.Get(t.Context(), etcdlock.Folder(etcdlock.DefaultPrefix, "k"), clientv3.WithPrefix(), clientv3.WithCountOnly())
 					if err != nil || r.Count < int64(waiters+1) {
 						return fmt.Errorf("%v of %d in the queue, %w", r, waiters, errors.Join(err, errShort))
@@ -308,7 +308,7 @@ func TestThousandWaiters(t *testing.T) {
 						return err
 					}
 					made, err := requests(t.Context(), s.Addr())
-					if n := made - begun - looks; err != nil || watches < float64(waiters) || n < each*int64(waiters) {
+					if n := made - begun - reads; err != nil || watches < float64(waiters) || n < each*int64(waiters) {
 						return fmt.Errorf("%.0f watches and %d requests of %d waiters, %w", watches, n, waiters, errors.Join(err, errShort))
 					}
 					return nil
@@ -331,8 +331,8 @@ func TestThousandWaiters(t *testing.T) {
 					t.Fatal(err)
 				}
 				cost[i] = float64(after-before) / float64(waiters)
-				t.Logf("%d waiters in 4 clients: %.0f watches, server %.0f MB; %.2f requests and %v per hand-off, served %d",
-					waiters, watches, memory/1e6, cost[i], took/time.Duration(waiters), served.Load())
+				t.Logf("%d waiters in 4 clients: %.0f watches, server %.0f MB; %.2f requests and %v per hand-off, granted %d",
+					waiters, watches, memory/1e6, cost[i], took/time.Duration(waiters), granted.Load())
 			}
 			if cost[1] > cost[0]+0.5 {
 				t.Errorf("requests per hand-off: %.2f with 10 waiters, %.2f with 1000", cost[0], cost[1])

@@ -31,7 +31,7 @@ func conformCluster(t *testing.T, c *provision.EtcdNodes) {
 	h.Name += ", three nodes"
 	h.Open = func(ctx context.Context) (backend.Backend, error) { return suite.Open(ctx, url) }
 	h.Worker = conformance.Self(url)
-	// the service is all of its nodes; what the end of one does, the tests below show
+	// The service is all of its nodes. The tests below stop single nodes.
 	all := func(do func(*provision.Server) error) error {
 		errs := make([]error, len(c.Nodes))
 		var wg sync.WaitGroup
@@ -60,13 +60,13 @@ func conformCluster(t *testing.T, c *provision.EtcdNodes) {
 	conformance.Run(t, h, suite.Keep(t))
 }
 
-// relay is one holder and a queue behind it, while something happens to the nodes.
+// relay is a holder and a queue of waiters, during a fault of the nodes.
 type relay struct {
 	t      *testing.T
 	c      *provision.EtcdNodes
 	key    string
 	holder *lock.Lease
-	queue  []chan int // closed by those who were served; a value by those who gave up
+	queue  []chan int // of each waiter: closed at its end
 
 	mu     sync.Mutex
 	leases []*lock.Lease
@@ -75,14 +75,14 @@ type relay struct {
 }
 
 const (
-	relayTTL = 20 * time.Second // outlives an election, also one whose votes are split
-	lossTTL  = 5 * time.Second  // of a holder that shall lose
-	waiters  = 6
-	patience = 60 * time.Second
+	relayTTL  = 20 * time.Second // longer than an election, also one with a split vote
+	lossTTL   = 5 * time.Second  // of a holder that must lose its lock
+	waiters   = 6
+	timeLimit = 60 * time.Second
 )
 
-// newRelay lets a client of one node hold, of all if that is negative, and clients of
-// all nodes wait.
+// newRelay takes the lock with a client of one node, or of all if node is negative, and
+// starts waiters with clients of all nodes.
 func newRelay(t *testing.T, c *provision.EtcdNodes, node int, ttl time.Duration) *relay {
 	r := &relay{t: t, c: c, key: "relay/" + t.Name()}
 	client := func(url string, ttl time.Duration, waits chan struct{}) *lock.Client {
@@ -119,14 +119,14 @@ func newRelay(t *testing.T, c *provision.EtcdNodes, node int, ttl time.Duration)
 		go r.wait(i, clients[i%len(clients)].Mutex(r.key), done)
 		select {
 		case <-waits:
-		case <-time.After(patience):
+		case <-time.After(timeLimit):
 			t.Fatalf("waiter %d: did not begin to wait", i)
 		}
 	}
 	return r
 }
 
-// enter checks that all former leases are over by their own word.
+// enter checks that all former leases report their end.
 func (r *relay) enter(l *lock.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *relay) enter(l *lock.Lease) {
 	r.tokens = append(r.tokens, token)
 	for i, former := range r.leases {
 		if former.Err() == nil {
-			r.t.Errorf("holder %d trusts its lease while a successor is inside", i)
+			r.t.Errorf("holder %d trusts its lease after the next grant", i)
 		}
 	}
 	r.leases = append(r.leases, l)
@@ -159,20 +159,20 @@ func (r *relay) wait(i int, m lock.Mutex, done chan int) {
 	}
 }
 
-// end checks who was served, and that nothing is left.
+// end checks that all waiters were granted in order, and that no keys are left.
 func (r *relay) end() {
 	for i, done := range r.queue {
 		select {
 		case <-done:
-		case <-time.After(patience):
-			r.t.Fatalf("waiter %d was not served; served so far: %v", i, r.served)
+		case <-time.After(timeLimit):
+			r.t.Fatalf("waiter %d was not granted; granted so far: %v", i, r.served)
 		}
 	}
 	if !slices.IsSorted(r.served) || len(r.served) != waiters {
-		r.t.Errorf("order of service: %v", r.served)
+		r.t.Errorf("order of grants: %v", r.served)
 	}
 	admin := adminOf(r.t, r.c.Addrs()...)
-	deadline := time.Now().Add(relayTTL + patience)
+	deadline := time.Now().Add(relayTTL + timeLimit)
 	for {
 		ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Second)
 		left, err := admin.Get(ctx, etcdlock.Folder(etcdlock.DefaultPrefix, r.key), clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -181,9 +181,9 @@ func (r *relay) end() {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("left in the tree: %v, %v", left, err)
+			r.t.Fatalf("keys left: %v, %v", left, err)
 		}
-		time.Sleep(50 * time.Millisecond) // between two looks
+		time.Sleep(50 * time.Millisecond) // between two reads
 	}
 }
 
@@ -231,14 +231,14 @@ func minorityCutOff(t *testing.T, c *provision.EtcdNodes) {
 			select {
 			case <-r.holder.Done():
 				t.Logf("lost after %v: %v", time.Since(begun), r.holder.Err())
-			case <-time.After(patience):
-				t.Fatal("a holder in the minority was not lost")
+			case <-time.After(timeLimit):
+				t.Fatal("a holder in the minority did not lose its lock")
 			}
 			if err := r.holder.Unlock(t.Context()); !errors.Is(err, lock.ErrLost) {
 				t.Errorf("unlock: want ErrLost, got %v", err)
 			}
 			r.end()
-			t.Logf("all served after %v", time.Since(begun))
+			t.Logf("all granted after %v", time.Since(begun))
 		})
 	}
 }
@@ -255,7 +255,7 @@ func rolling(t *testing.T, c *provision.EtcdNodes) {
 		if err := errors.Join(s.Stop(), s.Restart(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		// all nodes are back before the next goes
+		// All nodes are back before the next one stops.
 		if _, err := c.Leader(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func rolling(t *testing.T, c *provision.EtcdNodes) {
 	r.end()
 }
 
-func eventually(f func() error) error { return eventuallyWithin(patience, f) }
+func eventually(f func() error) error { return eventuallyWithin(timeLimit, f) }
 
 func eventuallyWithin(d time.Duration, f func() error) error {
 	deadline := time.Now().Add(d)

@@ -32,7 +32,7 @@ func adminOf(t testing.TB, addrs ...string) *clientv3.Client {
 	return c
 }
 
-// harness is that of one node, which the suite may stop and restart.
+// harness returns the harness of one node, which the suite may stop and restart.
 func harness(t *testing.T, s *provision.Server, admin *clientv3.Client) conformance.Harness {
 	base := s.URL()
 	folder := func(name string) string { return etcdlock.Folder(etcdlock.DefaultPrefix, name) }
@@ -55,6 +55,11 @@ func harness(t *testing.T, s *provision.Server, admin *clientv3.Client) conforma
 		RestartServer:     func(ctx context.Context) error { return errors.Join(s.Kill(), s.Restart(ctx)) },
 		RestartKeepsLocks: true,
 		ServerCommands:    func(ctx context.Context) (int64, error) { return requests(ctx, s.Addr()) },
+		Budget: conformance.Budget{
+			WakesPerRelease: 1, IdleHolderCommands: 4,
+			IdleWaiterCommands: 0.01, // none
+			HandOffCommands:    5,    // if waiters watch their predecessors; 2 with a view of the queue
+		},
 		Leftovers: func(ctx context.Context, name string) ([]string, error) {
 			r, err := admin.Get(ctx, folder(name), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 			if err != nil {
@@ -116,9 +121,9 @@ func guardedWrite(ctx context.Context, admin *clientv3.Client, key string, token
 	return err
 }
 
-// requests counts the requests that clients made of the server. A keep-alive and
-// the setting up of a watch are messages on streams, which etcd does not count; the
-// former is what a session costs, whatever is held and waited for under it.
+// requests returns the number of requests of clients to the server. Keep-alives and new
+// watches are messages on streams, which etcd does not count. A session sends keep-alives
+// at the same rate with and without locks.
 func requests(ctx context.Context, addr string) (int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {

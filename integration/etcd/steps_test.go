@@ -23,7 +23,7 @@ func rawRequest(key string, ttl time.Duration) backend.Request {
 	return backend.Request{Key: key, Owner: hex.EncodeToString(id[:]), TTL: ttl}
 }
 
-// behindProxy opens a backend whose network can be disturbed.
+// behindProxy opens a backend behind a proxy.
 func behindProxy(t *testing.T, s *provision.Server, query string) (backend.Backend, *provision.Proxy) {
 	t.Helper()
 	p := provision.NewProxy(t, s.Addr())
@@ -38,9 +38,8 @@ func behindProxy(t *testing.T, s *provision.Server, query string) (backend.Backe
 	return b, p
 }
 
-// TestTrustIsCountedFromTheSend slows the network down: whatever is known of the
-// lease was asked for a round trip ago. The first time the lease is made, then it is
-// kept alive.
+// TestTrustIsCountedFromTheSend delays the network, when the lease is granted and when it
+// is kept alive. Trust counts from before the request.
 func TestTrustIsCountedFromTheSend(t *testing.T) {
 	b, p := behindProxy(t, provision.NewEtcd(t, provision.Etcd37, provision.Options{}), "")
 	const oneWay, ttl = 300 * time.Millisecond, time.Hour
@@ -57,12 +56,12 @@ func TestTrustIsCountedFromTheSend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// the request that made the lease was the first of two
+	// The request for the lease was the first of two.
 	if most := start.Add(ttl); g.Until().After(most.Add(oneWay)) {
 		t.Errorf("a new lease over a link of %v each way: trusted until %v after the call and its TTL", oneWay, g.Until().Sub(most))
 	}
 	first := g.Until()
-	for g.Until().Equal(first) { // a lease that was just kept alive is not again
+	for g.Until().Equal(first) { // a fresh lease is not kept alive again
 		if err := g.Renew(t.Context(), ttl); err != nil {
 			t.Fatal(err)
 		}
@@ -74,9 +73,9 @@ func TestTrustIsCountedFromTheSend(t *testing.T) {
 	}
 }
 
-// TestUnansweredRequest loses the reply to a request to acquire. It is sent again and
-// answered, but the first may still be on its way for all that is known: a tombstone
-// refuses it after the release.
+// TestUnansweredRequest loses the reply to a request to acquire. The request is sent again
+// and answered, but the servers may still execute the first one: a tombstone refuses it
+// after the release.
 func TestUnansweredRequest(t *testing.T) {
 	s := provision.NewEtcd(t, provision.Etcd37, provision.Options{})
 	b, p := behindProxy(t, s, "")
@@ -115,9 +114,8 @@ func TestUnansweredRequest(t *testing.T) {
 	}
 }
 
-// TestMissedEvents releases a lock while the network of a waiter is cut, and lets the
-// server forget the events: a watch that is begun again says nothing, and only a
-// fresh look tells.
+// TestMissedEvents releases a lock while the network of a waiter is cut, and compacts the
+// events: a new watch does not receive them, so the waiter must read the queue.
 func TestMissedEvents(t *testing.T) {
 	s := provision.NewEtcd(t, provision.Etcd37, provision.Options{})
 	admin := adminOf(t, s.Addr())
@@ -149,7 +147,7 @@ func TestMissedEvents(t *testing.T) {
 			if err := g.Release(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			r, err := admin.Put(t.Context(), "something-else", "")
+			r, err := admin.Put(t.Context(), "other", "")
 			if err == nil {
 				_, err = admin.Compact(t.Context(), r.Header.Revision, clientv3.WithCompactPhysical())
 			}
@@ -168,14 +166,13 @@ func TestMissedEvents(t *testing.T) {
 					t.Error(err)
 				}
 			case <-time.After(20 * time.Second):
-				t.Fatal("the waiter never learned of the release")
+				t.Fatal("the waiter was not granted")
 			}
 		})
 	}
 }
 
-// TestSilenceIsALoss lets nothing through any more: the holder is told by the
-// driver's own clock, for the servers can tell nobody.
+// TestSilenceIsALoss drops all packets: the driver reports the loss by its own clock.
 func TestSilenceIsALoss(t *testing.T) {
 	b, p := behindProxy(t, provision.NewEtcd(t, provision.Etcd37, provision.Options{}), "")
 	lost := make(chan error, 1)
@@ -191,6 +188,6 @@ func TestSilenceIsALoss(t *testing.T) {
 			t.Errorf("want ErrLost, got %v", err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("the holder was not told")
+		t.Error("the loss was not reported")
 	}
 }

@@ -56,8 +56,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestClientCertificates is a server that talks to nobody without a certificate of
-// its authority, and then, with authentication on, knows users by the names in them.
+// TestClientCertificates uses a server that requires client certificates. Then, with
+// authentication on, the common name of a certificate is the user.
 func TestClientCertificates(t *testing.T) {
 	certs := provision.TLS(t)
 	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{TLS: certs, Args: []string{
@@ -128,6 +128,6 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("as the user of the certificate: %v", err)
 	}
 	if err := cycle(at("/else", with...)); err == nil || !strings.Contains(err.Error(), `permission denied for the keys under "else/"`) {
-		t.Errorf("where that user may not: %v", err)
+		t.Errorf("without permission: %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// TestChecksFind runs locks that are wrong in one way each, and wants the rules that
-// say so to notice. It runs before the others: what it looks for happens by chance,
-// and takes longer to happen the less of the machine there is for it.
+// TestChecksFind runs locks with one flaw each, and expects violations of the rules that
+// name it. It runs before the other tests: the flaws show by chance, and later on a busy
+// machine.
 func TestChecksFind(t *testing.T) {
 	provision.LeaveOut(t, "broken locks under faults")
 	rules := func(r ...faults.Rule) []faults.Rule { return r }

@@ -18,21 +18,21 @@ type Rule string
 
 // The rules.
 const (
-	Exclusion Rule = "exclusion"   // two trust a hold of one key at the same time
+	Exclusion Rule = "exclusion"   // two holders of one key trust their leases at the same time
 	Token     Rule = "token"       // a token is not greater than that of an earlier grant
 	Fence     Rule = "fence"       // the resource refused a holder within its trust
-	Stolen    Rule = "stolen"      // the service said of a hold within its trust that it is none
+	Stolen    Rule = "stolen"      // the service denied a trusted lease
 	Model     Rule = "model"       // the history is not that of one mutex
-	Orphan    Rule = "orphan"      // a key is held by nobody for longer than it may be
+	Orphan    Rule = "orphan"      // a key stays held, without a holder, for longer than it may
 	Forgotten Rule = "forgotten"   // a waiter was not served
-	Cut       Rule = "cut off"     // a client was served no more, though all was healed
+	Cut       Rule = "cut off"     // a client got no grant after the last fault
 	Order     Rule = "order"       // a waiter was overtaken
 	Undecided Rule = "undecided"   // the model checker gave up
-	Stuck     Rule = "stuck"       // a client did not come to its end, or not to a good one
+	Stuck     Rule = "stuck"       // a client did not end, or ended with an error
 	Invalid   Rule = "bad request" // a request was refused as one that can never succeed
 )
 
-// Violation is one rule broken once.
+// Violation is one violation of a rule.
 type Violation struct {
 	Rule Rule
 	Text string
@@ -42,7 +42,7 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.Text) }
 
-// history is all that clients saw in a run.
+// history has all operations of the clients of a run.
 type history struct {
 	ops     []workload.Op
 	keys    []string
@@ -57,7 +57,7 @@ type history struct {
 	settle  time.Duration // and that of those who came so long after a stall
 }
 
-// grant is a hold from its request to its end.
+// grant is a lease from its request to its end.
 type grant struct {
 	workload.Op
 	trusted int64 // up to when its holder acts
@@ -74,7 +74,7 @@ func (h *history) describe(g *grant) string {
 	return fmt.Sprintf("worker %d, token %d, asked at %s, granted at %s, trusted until %s, %s", g.Worker, g.Token, h.at(g.Call), h.at(g.Ret), h.at(g.trusted), end)
 }
 
-// check returns all that is wrong, key by key.
+// check returns all violations.
 func (h *history) check(timeout time.Duration) (found []Violation) {
 	byKey := make([][]workload.Op, len(h.keys))
 	for _, op := range h.ops {
@@ -157,9 +157,9 @@ func (h *history) checkTokens(key int, grants []*grant, report func(Rule, string
 	}
 }
 
-// checkOrder looks, when all is healed, for those who came when another had been
-// told that it waits, and were granted before it. A waiter that stood still in the
-// meantime may have been passed over: it did not say that it lives.
+// checkOrder looks, after all faults, for clients that came when another client already
+// waited, and were granted before it. A waiter that was stopped meanwhile may have been
+// passed over: it did not show that it is alive.
 func (h *history) checkOrder(grants []*grant, report func(Rule, string, ...any)) {
 	byToken := slices.SortedFunc(slices.Values(grants), func(a, b *grant) int { return -cmp.Compare(a.Token, b.Token) })
 	var first *grant // of those with higher tokens, the one that waited first
@@ -176,13 +176,13 @@ func (h *history) checkOrder(grants []*grant, report func(Rule, string, ...any))
 	}
 }
 
-// stalled tells whether a stall, or the time in which sessions reconnect after it, lies
+// stalled reports whether a stall, or the time in which sessions reconnect after it, lies
 // between from and to.
 func (h *history) stalled(from, to int64) bool {
 	return slices.ContainsFunc(h.stalls, func(s stall) bool { return s.from < to && from < s.to+int64(h.settle) })
 }
 
-// checkOps looks at one operation at a time.
+// checkOps checks each operation by itself.
 func (h *history) checkOps(ops []workload.Op, report func(Rule, string, ...any)) {
 	for _, op := range ops {
 		switch {
@@ -194,7 +194,7 @@ func (h *history) checkOps(ops []workload.Op, report func(Rule, string, ...any))
 			report(Invalid, "worker %d: %s", op.Worker, op.Err)
 		}
 		if (op.Kind == workload.Acquired || op.Kind == workload.Refused) && op.Call < h.healed && op.Ret > h.healed+int64(h.bound) {
-			report(Forgotten, "worker %d waited from %s to %s, %v after all was healed: %s", op.Worker, h.at(op.Call), h.at(op.Ret), time.Duration(op.Ret-h.healed), op.Err)
+			report(Forgotten, "worker %d waited from %s to %s, %v after the last fault: %s", op.Worker, h.at(op.Call), h.at(op.Ret), time.Duration(op.Ret-h.healed), op.Err)
 		}
 	}
 }

@@ -1,13 +1,12 @@
-// Package faults runs clients of a lock against a real service while faults happen
-// to it, to the network between and to the clients' own processes, and judges
-// what the clients saw.
+// Package faults runs clients of a lock against a real service during faults of the
+// service, of the network and of the clients' processes, and judges what the clients saw.
 //
 // A run has one service, one kind of fault and a seed. Its sessions, each behind
-// proxies of its own, lock, try, wait, hold, extend, write to a resource that checks
-// tokens, and unlock, while faults come and go; then all is healed, and it is
-// looked whether the service serves again, everybody. What happened is judged by
-// a model checker (conformance.History) and by the plain rules of check.go.
+// its own proxies, lock, try, wait, hold, extend, write to a resource that checks tokens,
+// and unlock, while faults begin and end. After the last fault the service must serve every
+// client again. A model checker (conformance.History) and the rules of check.go judge the
+// history.
 //
-// The seed decides what happens and in which order. It does not decide when the
-// operating system runs whom, so that a failure may need several tries.
+// The seed decides the faults and operations and their order. It does not decide how the
+// operating system schedules processes, so a failure may need several runs.
 package faults

@@ -17,7 +17,7 @@ import (
 )
 
 // failover is a Redis whose master another server replaces. Clients learn addresses
-// from it, so there are no proxies between.
+// from it, so there are no proxies.
 type failover struct {
 	admins map[*provision.Server]*goredis.Client
 	// master is the one that the service names now.
@@ -34,7 +34,7 @@ func newFailover(t *testing.T, servers []*provision.Server) *failover {
 	return f
 }
 
-// fault lets a master fail and, when another has its place, come back as a replica.
+// fault stops a master and, after another was promoted, starts it again as a replica.
 func (f *failover) fault(name string, known []faults.Rule, fail func(context.Context, *provision.Server) error, back func(context.Context, *provision.Server) error) faults.Fault {
 	return faults.Fault{Name: name, Known: known, Strike: func(ctx context.Context, st *faults.Strike) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -70,7 +70,7 @@ func (f *failover) replaced(ctx context.Context, old *provision.Server) error {
 	return err
 }
 
-// planned asks for a failover until there is one: the servers give one up that takes
+// planned requests a failover until there is one: the servers cancel a failover that takes
 // longer than some seconds.
 func (f *failover) planned(request func(ctx context.Context, master *provision.Server) error) func(context.Context, *provision.Server) error {
 	return func(ctx context.Context, master *provision.Server) error {
@@ -88,7 +88,7 @@ func (f *failover) planned(request func(ctx context.Context, master *provision.S
 	}
 }
 
-// until asks until there is no error.
+// until repeats a request until it succeeds.
 func until(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()
@@ -117,17 +117,16 @@ func (f *failover) faults(known []faults.Rule, planned faults.Fault) []faults.Fa
 
 func asItWas(context.Context, *provision.Server) error { return nil }
 
-// ofAsynchrony is what a failover may break that does not wait for its replicas: a
-// replica that lacks a grant gives the lock away once more, as docs/backends/redis.md
-// says. Its tokens are greater all the same.
+// ofAsynchrony are the rules that a failover may violate if the master does not wait for its
+// replicas: a replica that lacks a grant grants the lock again (docs/backends/redis.md). Its
+// tokens are still greater.
 var ofAsynchrony = []faults.Rule{faults.Exclusion, faults.Model, faults.Fence, faults.Stolen}
 
 func sentinelService(t *testing.T) *faults.Service {
 	return sentinels(t, 2, ofAsynchrony, nil)
 }
 
-// waitService has one replica, so that the one which has acknowledged is the one that
-// is promoted.
+// waitService has one replica, so that the replica that has acknowledged is promoted.
 func waitService(t *testing.T) *faults.Service {
 	return sentinels(t, 1, nil, map[string]string{"wait_replicas": "1", "wait_timeout": "400ms"})
 }
@@ -161,8 +160,8 @@ func sentinels(t *testing.T, replicas int, known []faults.Rule, params map[strin
 	return finish(&faults.Service{Faults: f.faults(known, planned)}, func([]string) string { return url })
 }
 
-// clusterService fails over one shard of three after the other. A planned failover of
-// a cluster loses nothing: the master stops until its replica has all.
+// clusterService fails over one shard of three after another. A planned failover of a cluster
+// loses nothing: the master stops until its replica has all data.
 func clusterService(t *testing.T) *faults.Service {
 	const masters = 3
 	c := provision.RedisCluster(t, provision.AnyRedis, masters, 1)

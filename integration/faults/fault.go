@@ -10,25 +10,25 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// Fault is one kind of misfortune.
+// Fault is one kind of fault.
 type Fault struct {
 	Name string
-	// Strike makes it happen once, lets it last and undoes it. Nil: nothing happens.
+	// Strike begins the fault once, waits and ends it. Nil: nothing happens.
 	Strike func(ctx context.Context, s *Strike) error
-	// Processes is how many clients are processes of their own.
+	// Processes is how many clients run in processes of their own.
 	Processes int
-	// Clock is how far off their wall clocks are, either way.
+	// Clock is the error of their wall clocks, in either direction.
 	Clock time.Duration
-	// Named: sessions know the service by name.
+	// Named is set if sessions connect to the service by name.
 	Named bool
-	// Least and Most are how long it lasts; zero: 50 ms and 1.5 TTLs.
+	// Least and Most bound its length; zero: 50 ms and 1.5 TTLs.
 	Least, Most time.Duration
-	// Known are the rules that the service itself is known to break under this fault,
-	// whatever its driver does. It is told and counted, and fails no test.
+	// Known are the rules that the service violates under this fault whatever its driver
+	// does. A violation is reported and counted, and fails no test.
 	Known []Rule
 }
 
-// Strike is one time that a fault happens.
+// Strike is one occurrence of a fault.
 type Strike struct {
 	*run
 	R *rand.Rand
@@ -37,7 +37,7 @@ type Strike struct {
 	least, most time.Duration
 }
 
-// Length is how long a fault lasts: mostly a part of a TTL, at times more than one.
+// Length returns a random length of a fault: mostly a part of a TTL, sometimes more.
 func (s *Strike) Length() time.Duration {
 	x, most := s.R.Float64(), s.ttl*3/2
 	if s.most != 0 {
@@ -46,7 +46,7 @@ func (s *Strike) Length() time.Duration {
 	return max(s.least, 50*time.Millisecond+time.Duration(x*x*x*float64(most)))
 }
 
-// Last waits for as long as the fault lasts.
+// Last waits for d, or until ctx ends.
 func (s *Strike) Last(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -73,12 +73,12 @@ func links(name string, do func(*Strike, *provision.Proxy)) Fault {
 	}}
 }
 
-// Stalled is a network that lets nothing through, and delivers it late.
+// Stalled is a network that delays all bytes until the end of the fault.
 func Stalled() Fault {
 	return links("no bandwidth", func(_ *Strike, p *provision.Proxy) { p.Stall() })
 }
 
-// Slow is a network that holds everything up by d, and by up to so much more.
+// Slow is a network that delays all bytes by d, and by up to more besides.
 func Slow(d, more time.Duration) Fault {
 	return links("slow", func(_ *Strike, p *provision.Proxy) { p.Jitter(d, more) })
 }
@@ -101,8 +101,8 @@ func Network() []Fault {
 	}
 }
 
-// move gives the service a new address for some of the sessions, which know it by name. The old one may fall silent
-// before it is gone, as when a machine dies and its name is given to another.
+// move changes the address of the service for some of the sessions, which connect by name. The old address may stop
+// answering before, as when a machine dies and another gets its name.
 func move(ctx context.Context, s *Strike) error {
 	struck := s.R.Perm(len(s.sessions))[:1+s.R.IntN(len(s.sessions))]
 	silent := s.R.IntN(2) == 0
@@ -124,9 +124,8 @@ func move(ctx context.Context, s *Strike) error {
 	return nil
 }
 
-// loseReplies cuts the links of sessions that begin an operation of one kind, in
-// place of the first, second or third thing that the service then says: what was
-// asked for was done.
+// loseReplies cuts the links of sessions that begin an operation of one kind, in place of
+// the first, second or third reply: the request was executed.
 func loseReplies(ctx context.Context, s *Strike) error {
 	what, n := operations[s.N%len(operations)], s.N/len(operations)%3
 	s.Logf("reply %d lost of %s", n+1, what)
@@ -211,8 +210,7 @@ func Processes() []Fault {
 	}
 }
 
-// Mixed is all of the given faults under which no rule may be broken, one after the
-// other in any order.
+// Mixed is a random sequence of the given faults, except those with Known rules.
 func Mixed(all []Fault) Fault {
 	m := Fault{Name: "mixed"}
 	var some []Fault
@@ -233,7 +231,7 @@ func Mixed(all []Fault) Fault {
 	return m
 }
 
-// All returns every fault that the service can suffer, none first and mixed last.
+// All returns all faults of the service, none first and mixed last.
 func (s *Service) All() []Fault {
 	all := []Fault{{Name: "none"}}
 	if len(s.Upstreams) > 0 {

@@ -23,11 +23,11 @@ func clockCommand(t testing.TB) func(time.Duration) *exec.Cmd {
 	return provision.ClockWorker(t, faults.Self)
 }
 
-// atOnce is how many services TestFaults runs at the same time: their faults should
-// be the only ones, and not what a machine of two processors does to them besides.
+// atOnce is how many services TestFaults runs at the same time. More would delay each other
+// on a machine with two processors.
 const atOnce = 6
 
-// TestFaults makes one short run of each fault on each service. It is mostly waiting.
+// TestFaults makes one short run of each fault on each service. Runs mostly wait.
 func TestFaults(t *testing.T) {
 	provision.LeaveOut(t, "every fault on every backend")
 	t.Parallel()

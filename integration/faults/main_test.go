@@ -13,8 +13,8 @@ func TestMain(m *testing.M) {
 	if err := provision.ServeNames(); err != nil {
 		panic(err)
 	}
-	// Runs mostly wait, so services run at the same time however few processors there
-	// are. The command line has precedence.
+	// Runs mostly wait, so services run at the same time on any number of processors. The
+	// command line has precedence.
 	_ = flag.Set("test.parallel", "32")
 	provision.Main(m)
 }

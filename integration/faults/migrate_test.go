@@ -13,12 +13,13 @@ import (
 	"github.com/interlock-go/lock/integration/faults"
 	"github.com/interlock-go/lock/integration/faults/workload"
 	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/migrate"
 )
 
 var migrating = flag.Duration("faults.migrate", 2*time.Second, "how long each two phases of TestMigrate run beside each other")
 
-// TestMigrate lets clients of two phases contend on two real backends: nobody else is
-// trusted while one is, and a resource that keeps the greatest token of each backend
+// TestMigrate lets clients of two phases contend on two real backends: while one lease is
+// trusted no other is, and a resource that keeps the greatest token of each backend
 // refuses no holder. Old beside new must show two holders, or the test shows nothing.
 func TestMigrate(t *testing.T) {
 	provision.LeaveOut(t, "migration between two servers")
@@ -33,7 +34,7 @@ func TestMigrate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			m := &migration{old: tt.old(t).Direct, new: tt.new(t).Direct}
-			for _, phases := range [][]lock.Phase{{lock.PhaseOld, lock.PhaseBoth}, {lock.PhaseBoth, lock.PhaseNew}} {
+			for _, phases := range [][]migrate.Phase{{migrate.PhaseOld, migrate.PhaseBoth}, {migrate.PhaseBoth, migrate.PhaseNew}} {
 				holds, wrong := m.run(t, *migrating, phases)
 				t.Logf("%v: %d holds", phases, holds)
 				for _, w := range wrong {
@@ -43,14 +44,14 @@ func TestMigrate(t *testing.T) {
 					t.Errorf("%v: %d holds, want %d at least", phases, holds, leastHolds)
 				}
 			}
-			if _, wrong := m.run(t, 2*time.Second, []lock.Phase{lock.PhaseOld, lock.PhaseNew}); len(wrong) == 0 {
+			if _, wrong := m.run(t, 2*time.Second, []migrate.Phase{migrate.PhaseOld, migrate.PhaseNew}); len(wrong) == 0 {
 				t.Error("old beside new shows no two holders, so the others show nothing")
 			}
 		})
 	}
 }
 
-// leastHolds are what each two phases must have beside each other.
+// leastHolds is how many leases each pair of phases must have.
 const leastHolds = 50
 
 // migration is a lock that moves, and the resource that it guards.
@@ -59,15 +60,15 @@ type migration struct {
 	fence    workload.Fence
 }
 
-// term is a hold, from its grant to the end of trust in it.
+// term is a lease, from its grant to the end of its trust.
 type term struct {
-	phase    lock.Phase
+	phase    migrate.Phase
 	from, to time.Time
 }
 
 // run lets six clients, of the phases in turn, lock for length at least, and returns
-// how many holds there were and what was wrong with them.
-func (m *migration) run(t *testing.T, length time.Duration, phases []lock.Phase) (holds int, wrong []string) {
+// how many leases there were, and the violations.
+func (m *migration) run(t *testing.T, length time.Duration, phases []migrate.Phase) (holds int, wrong []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var terms []term
@@ -94,7 +95,7 @@ func (m *migration) run(t *testing.T, length time.Duration, phases []lock.Phase)
 			}()
 			parts = append(parts, c.Mutex("moves"))
 		}
-		locks = append(locks, lock.Migrate(parts[0], parts[1], phases[i%len(phases)]))
+		locks = append(locks, migrate.New(parts[0], parts[1], phases[i%len(phases)]))
 	}
 	begun := time.Now()
 	ctx, stop := context.WithTimeout(t.Context(), length+time.Minute) // of which a busy machine may take a part
@@ -127,7 +128,7 @@ func (m *migration) run(t *testing.T, length time.Duration, phases []lock.Phase)
 				}
 				mu.Unlock()
 				if err != nil {
-					t.Logf("%v: %v", phase, err) // lost on a busy machine; whether to another, the terms tell
+					t.Logf("%v: %v", phase, err) // lost on a busy machine; the terms show whether another client got it
 				}
 			}
 		})
@@ -147,10 +148,10 @@ func (m *migration) run(t *testing.T, length time.Duration, phases []lock.Phase)
 }
 
 // write shows the resource the token of each backend.
-func (m *migration) write(l *lock.Lease, phase lock.Phase) (refused []string) {
+func (m *migration) write(l *lock.Lease, phase migrate.Phase) (refused []string) {
 	for i, part := range l.Parts() {
 		backend := i
-		if phase == lock.PhaseNew {
+		if phase == migrate.PhaseNew {
 			backend = 1
 		}
 		token, ok := part.Token()

@@ -7,7 +7,7 @@ import (
 	"github.com/interlock-go/lock/integration/faults/workload"
 )
 
-// A waiter may be passed over if it stood still while it waited, and only then.
+// A waiter may be passed over only if it was stopped while it waited.
 func TestOrderAroundAStall(t *testing.T) {
 	t.Parallel()
 	const s = int64(time.Second)
@@ -20,7 +20,7 @@ func TestOrderAroundAStall(t *testing.T) {
 	}{
 		{"none", nil, 1},
 		{"while it waits", []stall{{11*s + s/2, 12*s + s/2}}, 0},
-		{"before it is told to wait", []stall{{10*s + s/2, 11*s - s/2}}, 0},
+		{"before it waits", []stall{{10*s + s/2, 11*s - s/2}}, 0},
 		{"just before it came", []stall{{7 * s, 9 * s}}, 0},
 		{"long before it came", []stall{{5 * s, 7 * s}}, 1},
 		{"after the other was served", []stall{{13*s + s/2, 15 * s}}, 1},

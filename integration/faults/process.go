@@ -16,7 +16,7 @@ import (
 	"github.com/interlock-go/lock/integration/faults/workload"
 )
 
-// process is a client in a process of its own.
+// process is a client in its own process.
 type process struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -30,13 +30,13 @@ type process struct {
 	open map[int]*openHold // holds whose end the process has not reported
 }
 
-// openHold is a hold of a process and the end of the trust in it, as far as known.
+// openHold is a lease of a process and the end of its trust, as far as known.
 type openHold struct {
 	workload.Op
 	trusted int64 // math.MaxInt64: not ended
 }
 
-// see updates the open holds with what the process reports.
+// see updates the open leases with an operation that the process reports.
 func (p *process) see(op workload.Op) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *process) see(op workload.Op) {
 	}
 }
 
-// Self runs this very program again, which must call [workload.Main] first.
+// Self runs this program again, which must call [workload.Main] first.
 func Self() *exec.Cmd {
 	exe, err := os.Executable()
 	if err != nil {
@@ -105,13 +105,13 @@ func startProcess(cmd *exec.Cmd, cfg workload.Config, r workload.Resource, recor
 	return p, err
 }
 
-// start ties the life of the process to that of this one, also if the process is
-// stopped and would never notice the end of its input.
+// start makes the process end with this one, also if it is stopped and does not notice the end
+// of its input.
 func (p *process) start() error {
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error, 1)
 	go func() {
-		// The kernel ties it to the thread that started it, so this thread waits for it.
+		// The kernel ends it with the thread that started it, so this thread waits for it.
 		runtime.LockOSThread()
 		err := p.cmd.Start()
 		started <- err
@@ -156,8 +156,8 @@ func (p *process) read(out io.Reader, r workload.Resource, record func(workload.
 
 func (p *process) say(line string) { _, _ = io.WriteString(p.in, line+"\n") }
 
-// stop lets it give back what it holds, and returns when it has gone: nil if that
-// was by itself and all was well, also for the race detector.
+// stop makes the process release its locks and returns when it has exited: nil if the process
+// exited without an error, including those of the race detector.
 func (p *process) stop(within time.Duration) error {
 	p.say("stop")
 	select {
@@ -172,11 +172,11 @@ func (p *process) stop(within time.Duration) error {
 	}
 }
 
-// kill ends the process with SIGKILL and returns the ends of its open holds. The trust
-// in a hold ends with the process, its lease, or what the process recorded before it
-// released the hold, whichever is first.
+// kill ends the process with SIGKILL and returns the ends of its open leases. The trust in
+// a lease ends with the process, with the lease, or at the time that the process recorded
+// before it requested the release, whichever is first.
 func (p *process) kill() []workload.Op {
-	// Its locks may be free as soon as it is dead, and that may be at once.
+	// Its locks may be free as soon as it is dead.
 	at := workload.Monotonic(time.Now())
 	_ = p.cmd.Process.Kill()
 	<-p.gone

@@ -14,7 +14,7 @@ import (
 	"github.com/interlock-go/lock/integration/faults/workload"
 )
 
-// Result is what a run has shown.
+// Result is the result of a run.
 type Result struct {
 	Service, Fault string
 	Seed           uint64
@@ -25,7 +25,7 @@ type Result struct {
 	Lost         int           // holds that were lost, or whose release was not acknowledged
 	Early        int           // those of them whose trust was not over: the service, or the driver, gave them up
 	Stale        int           // writes that the resource refused
-	Away         time.Duration // the longest time in which nobody was granted anything
+	Away         time.Duration // the longest time without a grant
 	Left         time.Duration // how long after the end the last key could be taken
 	Violations   []Violation
 	Log          []string
@@ -34,7 +34,7 @@ type Result struct {
 	known []Rule
 }
 
-// Broken returns how many violations of these rules there were.
+// Broken returns the number of violations of these rules.
 func (res *Result) Broken(rules ...Rule) (n int) {
 	for _, v := range res.Violations {
 		if slices.Contains(rules, v.Rule) {
@@ -44,7 +44,7 @@ func (res *Result) Broken(rules ...Rule) (n int) {
 	return n
 }
 
-// sum counts.
+// sum counts the operations.
 func (res *Result) sum(h *history, end int64) {
 	last := h.begun
 	var granted []int64
@@ -79,9 +79,8 @@ func (res *Result) String() string {
 		res.Away.Round(time.Millisecond), res.Left.Round(time.Millisecond), len(res.Violations))
 }
 
-// Report fails the test if a rule was violated, unless that is known: it says which, what had happened,
-// and how to repeat it, and leaves the log, all operations and a
-// picture in a folder.
+// Report fails the test if a rule was violated that is not Known. It prints the violations and
+// the command that repeats the run, and writes the log, all operations and a picture to dir.
 func (res *Result) Report(t testing.TB, test, dir string) {
 	t.Helper()
 	t.Log(res)
@@ -141,7 +140,7 @@ func (res *Result) keep(dir, name, text string) error {
 	return nil
 }
 
-// remember keeps the last token of each key for the runs to come.
+// remember keeps the last token of each key for later runs.
 func (s *Service) remember(h *history) {
 	if s.tokens == nil {
 		s.tokens = map[string]uint64{}

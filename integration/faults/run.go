@@ -59,8 +59,8 @@ func (r *run) Logf(format string, args ...any) {
 	r.log = append(r.log, fmt.Sprintf("%.3fs ", time.Since(r.begun).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// Run makes one run of about that length, with what must follow it, and returns what
-// it has shown. It ends the test only if there is nothing to be judged.
+// Run makes one run of about that length, checks the service after it, and returns the
+// result. It fails the test only if there is no result.
 func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) *Result {
 	t.Helper()
 	r := &run{service: s, ttl: s.ttl(), seed: seed, begun: time.Now(), command: s.Command, phase: rand.N(s.ttl())}
@@ -102,14 +102,14 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	calmed := time.Now()
 	for i, c := range r.sessions {
 		if !c.Served(healed) {
-			res.Violations = append(res.Violations, Violation{Rule: Cut, Text: fmt.Sprintf("session %d, or its candidate, was granted nothing for %v after all was healed", i, calmed.Sub(healed))})
+			res.Violations = append(res.Violations, Violation{Rule: Cut, Text: fmt.Sprintf("session %d, or its candidate, got no grant for %v after the last fault", i, calmed.Sub(healed))})
 		}
 	}
 	stop()
 	r.end(res)
 	stalled := stalls()
 	for _, st := range stalled {
-		r.Logf("the machine stood still for %v", time.Duration(st.to-st.from))
+		r.Logf("the machine paused for %v", time.Duration(st.to-st.from))
 	}
 	res.Left = r.lookForOrphans(res, 2*r.ttl+s.slack())
 	h := &history{
@@ -180,7 +180,7 @@ func (r *run) open(t testing.TB, f Fault) error {
 	return nil
 }
 
-// config is that of the next client.
+// config returns the configuration of the next client.
 func (r *run) config(fast, holders, patients int) workload.Config {
 	cfg := workload.Config{
 		URL: r.service.Direct, TTL: r.ttl, Keys: r.keys, Slow: slowKeys, Seed: r.seed, First: r.workers,
@@ -194,7 +194,7 @@ func (r *run) config(fast, holders, patients int) workload.Config {
 	return cfg
 }
 
-// strike lets the fault happen again and again.
+// strike repeats the fault for length.
 func (r *run) strike(ctx context.Context, f Fault, length time.Duration) error {
 	over, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
@@ -209,7 +209,7 @@ func (r *run) strike(ctx context.Context, f Fault, length time.Duration) error {
 		if over.Err() != nil {
 			break
 		}
-		// It lasts for as long as it should, also if the run's length has passed.
+		// A fault lasts for its own length, also past that of the run.
 		if err := f.Strike(ctx, s); err != nil {
 			return err
 		}
@@ -218,12 +218,11 @@ func (r *run) strike(ctx context.Context, f Fault, length time.Duration) error {
 }
 
 // settle is how long after the last fault the order of waiters is not judged, while
-// sessions reconnect: a waiter that cannot be told of its turn is passed over.
+// sessions reconnect: a waiter that cannot be notified of its turn is passed over.
 func (s *Service) settle() time.Duration { return s.ttl() }
 
-// calm returns when everybody who waited while there were faults has been served,
-// and everybody something since, or should have been, and some time for the order to
-// be looked at has passed.
+// calm returns when every client that waited during the faults has been served, every client
+// got a grant since, and the time in which the order is judged has passed; or after most.
 func (r *run) calm(healed time.Time, most time.Duration) {
 	for _, c := range r.sessions {
 		c.Calm()
@@ -244,8 +243,7 @@ func (r *run) calm(healed time.Time, most time.Duration) {
 	}
 }
 
-// end returns when all clients have given back what they held, and closes their
-// sessions.
+// end returns when all clients have released their locks, and closes their sessions.
 func (r *run) end(res *Result) {
 	const within = 30 * time.Second
 	stuck := func(format string, args ...any) {
@@ -292,17 +290,17 @@ func (r *run) replace(i int) error {
 	return nil
 }
 
-// deadWaiters is for how long those who wait behind the waiters of killed processes may
-// have to wait for them: a service that cannot tell that a waiter has died grants it the
-// key in its turn, for its TTL, or for three seconds at most.
+// deadWaiters is how long waiters may have to wait for the waiters of killed processes
+// before them: a service that does not notice that a waiter has died grants it the key in
+// its turn, for its TTL, or for three seconds at most.
 func (r *run) deadWaiters() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Duration(r.killed) * min(r.ttl, 3*time.Second)
 }
 
-// lookForOrphans takes each key once more, with a session that knew no faults, and
-// returns how long the slowest took. Then it closes all sessions.
+// lookForOrphans takes each key once more in a session without faults, and returns how long
+// the slowest took. Then it closes all sessions.
 func (r *run) lookForOrphans(res *Result, bound time.Duration) time.Duration {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -312,7 +310,7 @@ func (r *run) lookForOrphans(res *Result, bound time.Duration) time.Duration {
 		c, err = r.service.open(ctx, r.service.Direct)
 		return err
 	}); err != nil {
-		res.Violations = append(res.Violations, Violation{Rule: Orphan, Text: fmt.Sprintf("nobody can open a session: %v", err)})
+		res.Violations = append(res.Violations, Violation{Rule: Orphan, Text: fmt.Sprintf("no client can open a session: %v", err)})
 		return time.Since(begun)
 	}
 	var all sync.WaitGroup
@@ -336,7 +334,7 @@ func (r *run) lookForOrphans(res *Result, bound time.Duration) time.Duration {
 				if info, err := c.Inspect(context.Background(), key); err == nil {
 					who = fmt.Sprintf("; holder %+v, waiters %v", info.Holder, info.Waiters)
 				}
-				res.Violations = append(res.Violations, Violation{Rule: Orphan, Text: fmt.Sprintf("key %s cannot be taken %v after everybody has gone: %v%s", key, took, err, who)})
+				res.Violations = append(res.Violations, Violation{Rule: Orphan, Text: fmt.Sprintf("key %s cannot be taken %v after the end of all clients: %v%s", key, took, err, who)})
 				return
 			}
 			op := workload.Op{Kind: workload.Acquired, Key: i, Worker: r.workers, Hold: r.workers*workload.MaxHolds + i, Call: call, Ret: workload.Monotonic(time.Now())}
@@ -361,7 +359,7 @@ func (r *run) lookForOrphans(res *Result, bound time.Duration) time.Duration {
 	return slowest
 }
 
-// again repeats what a busy machine may let fail, until ctx ends.
+// again repeats do, which may fail on a busy machine, until ctx ends.
 func again(ctx context.Context, do func() error) error {
 	for {
 		err := do()

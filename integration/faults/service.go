@@ -14,21 +14,20 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// Service is what is tested: a backend, the servers behind it, and what can be done
-// to them. Its runs come one after the other.
+// Service is a backend under test, with its servers and their faults. Its runs are sequential.
 type Service struct {
 	Name  string
 	TTL   time.Duration // zero: 2 s
 	Slack time.Duration // zero: 20 s; added to declared bounds, because machines are busy, and never to exclusion
 	Judge time.Duration // how long the model checker may take for a key, zero: 5 min
-	// Share: workers work for one part of so many, so that services can share a small machine; zero: 8. At 1 they
-	// never rest.
+	// Share is the inverse of the part of the time in which workers work, so that services can share a small machine;
+	// zero: 8. At 1 workers never rest.
 	Share int
 	// URL is opened by the clients of this process, with the addresses of a session's
 	// proxies, one for each of Upstreams; or as it is, if there are none.
 	URL       func(addrs []string) string
 	Upstreams []string
-	// Direct is opened by processes, and by the session that looks at what is left.
+	// Direct is opened by processes, and by the session that looks for orphans.
 	Direct string
 	// Open replaces opening the URL of a client, for backends that have none.
 	Open func(ctx context.Context, url string) (backend.Backend, error)
@@ -87,7 +86,7 @@ func (s *Service) open(ctx context.Context, url string) (*lock.Client, error) {
 	return c, nil
 }
 
-// session is a client of this process with a network of its own.
+// session is a client of this process with its own proxies.
 type session struct {
 	*workload.Client
 	lock    *lock.Client
@@ -96,7 +95,7 @@ type session struct {
 	done    chan struct{}
 }
 
-// each does something to all links of a session at once.
+// each calls do for all proxies of a session.
 func (s *session) each(do func(*provision.Proxy)) {
 	var all sync.WaitGroup
 	for _, p := range s.proxies {

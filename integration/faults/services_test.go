@@ -18,11 +18,12 @@ import (
 	_ "github.com/interlock-go/lock/mysqllock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/redislock/redlock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 
 // services are the drivers under test, each started for one test. TestFaults makes
-// runs of all faults, or of those alone that the servers of this service have.
+// runs of all faults, or only of the faults of the service's servers.
 var services = []struct {
 	name      string
 	start     func(t *testing.T) *faults.Service
@@ -43,8 +44,8 @@ var services = []struct {
 	{"mariadb", mariadbService, false},
 }
 
-// finish adds what all services have. url makes the address of a service from
-// those of its servers, or of the proxies before them.
+// finish sets the fields that all services have. url returns the URL of a service for the
+// addresses of its servers or of the proxies before them.
 func finish(s *faults.Service, url func(addrs []string) string, upstreams ...string) *faults.Service {
 	s.URL, s.Upstreams, s.Direct = url, upstreams, url(upstreams)
 	s.Command, s.ClockCommand = faults.Self, clockCommand
@@ -56,10 +57,9 @@ func fileService(t *testing.T) *faults.Service {
 	return finish(&faults.Service{}, func([]string) string { return dir })
 }
 
-// redisService and those that follow give clients short timeouts, so that a request
-// into a black hole ends well within a TTL. Servers write before they answer and do
-// not wait for the disk: what was written survives the death of a process, and
-// nobody pulls the plug here.
+// redisService and the services below have short timeouts of clients, so that a request into
+// a black hole ends within a TTL. Servers write before they answer and do not wait for the
+// disk: the data survives the death of a process, and no test here cuts the power.
 func redisService(t *testing.T) *faults.Service { return redisWith(t, nil) }
 
 func handOffService(t *testing.T) *faults.Service {
@@ -135,9 +135,9 @@ func etcdCluster(t *testing.T) *faults.Service {
 		st.Last(ctx, d)
 		return nil
 	}}
-	// A leader that goes on after a stop in which leases ran out, as it believes, revokes
-	// them though its successor has renewed them: it looks whether it still leads only
-	// if its own clock has not ticked for a while (EtcdServer.ensureLeadership in 3.7).
+	// A leader that was stopped for longer than leases had left revokes them when it continues,
+	// although its successor has renewed them: it checks its leadership only if its own clock
+	// has not ticked for a while (EtcdServer.ensureLeadership in 3.7).
 	short, long := faults.Frozen("leader frozen", leader), faults.Frozen("leader frozen for long", leader)
 	short.Most = time.Second // less than what a lease has left after each renewal
 	long.Known = []faults.Rule{faults.Stolen, faults.Exclusion, faults.Model, faults.Fence}

@@ -26,16 +26,16 @@ const soakText = `# What faults have shown
 Written by a soak of %v on %s (%s), with %d services at a time: ` + "`make soak`" + ` repeats it, ` + "`make soak SOAK=1h ENOUGH=100000`" + ` gives each up to so many acquisitions. See
 [integration/faults](../integration/faults/doc.go) for what a run is, and [0014](adr/0014-fault-runner.md) for why it is as it is.
 
-Clients work for one part of %d of the time, all of them together, so that the machine is not the fault: acquisitions are no measure of speed. In each of them one campaigns for a key (lock.Campaign), as a leader who knows of the end of its term from its context alone.
+Clients work for one part of %d of the time, all of them together, so that the machine is not the fault: acquisitions are no measure of speed. In each of them one campaigns for a key (elect.Campaign), as a leader that knows of the end of its term from its context alone.
 
-A run has one backend and one kind of fault, which strikes again and again for %v, for up to 1.5 TTLs (of 2 s) each time. *Holds lost* are those whose holder was told of their loss, or whose release was not acknowledged in
-time; *stale writes* are those of former holders, which a resource that checks tokens refused. *Violations of exclusion* are pairs of holders who trust their leases at the same time, histories that a model checker refuses, and holders
-whom the resource refuses. *Longest unavailability* is how long nobody was granted any of the keys, the fault included. *Last key free after* counts from when all clients had gone. The seed was %d.
+A run has one backend and one kind of fault, which strikes again and again for %v, for up to 1.5 TTLs (of 2 s) each time. *Leases lost* are those whose loss was reported to the holder, or whose release was not acknowledged in
+time; *stale writes* are those of former holders, which a resource that checks tokens refused. *Violations of exclusion* are pairs of holders that trust their leases at the same time, histories that a model checker refuses, and holders
+that the resource refuses. *Longest unavailability* is the longest time without a grant of any key, the fault included. *Last key free after* counts from the end of the last client. The seed was %d.
 
 What is left in the table of etcd with three nodes under *leader frozen for long* is etcd's own: a leader that was stopped for longer than a lease has left may revoke it when it goes on, though its successor has renewed it (3.7.3; before it
-proposes that, it looks whether it still leads only if its clock has not ticked lately, and it has). Holders are told of it by their watches, some milliseconds late. A fencing token protects from it.
+proposes that, it looks whether it still leads only if its clock has not ticked lately, and it has). Watches notify the holders of it some milliseconds late. A fencing token protects from it.
 
-What is left in the table of Redis behind Sentinel without WAIT, and of the masters of a cluster that are killed or frozen, is Redis's own: it replicates after it has answered, so that a replica can be promoted without a grant and gives the lock away once more, and a master that was killed and comes back before it is demoted serves those who still reach it
+What is left in the table of Redis behind Sentinel without WAIT, and of the masters of a cluster that are killed or frozen, is Redis's own: it replicates after it has answered, so that a replica can be promoted without a grant and gives the lock away once more, and a master that was killed and comes back before it is demoted serves the clients that still reach it
 ([backends/redis.md](backends/redis.md)). With WAIT and one replica nothing is known to be left. A fencing token protects from it.
 
 `

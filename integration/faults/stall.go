@@ -6,11 +6,11 @@ import (
 	"github.com/interlock-go/lock/integration/faults/workload"
 )
 
-// stall is a time in which the machine, or this process, stood still.
+// stall is a pause of the machine or of this process.
 type stall struct{ from, to int64 }
 
-// lookForStalls begins to look for timers that are late by more than most. What it
-// returns ends that and tells when it was.
+// lookForStalls begins to look for timers that are late by more than most. The function that
+// it returns ends that and returns the stalls.
 func lookForStalls(most time.Duration) func() []stall {
 	const tick = 10 * time.Millisecond
 	stop, found := make(chan struct{}), make(chan []stall, 1)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Table sums up the results of many runs, by service and fault.
+// Table has sums of the results of many runs, by service and fault.
 type Table struct {
 	services []string
 	faults   []string
@@ -21,10 +21,10 @@ type cell struct {
 	away, left                                    time.Duration
 }
 
-// Expect gives a service its place.
+// Expect adds a service to the order of the table.
 func (t *Table) Expect(service string) { t.services = append(t.services, service) }
 
-// Add counts a run. Services that were not expected, and faults, stand in the order
+// Add counts a run. Services that were not expected, and faults, are in the order
 // in which they came.
 func (t *Table) Add(res *Result) {
 	if t.cells == nil {
@@ -70,7 +70,7 @@ func (c *cell) row(name string) string {
 	return "| " + strings.Join(append(fields, seconds(c.away), seconds(c.left)), " | ") + " |\n"
 }
 
-const header = " | runs | acquisitions | holds lost | stale writes refused | violations of exclusion | token regressions | orphans past their bound | waiters forgotten or overtaken | other failures | longest unavailability | last key free after |\n|---|" +
+const header = " | runs | acquisitions | leases lost | stale writes refused | violations of exclusion | token regressions | orphans past their bound | waiters forgotten or overtaken | other failures | longest unavailability | last key free after |\n|---|" +
 	"--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
 
 // Markdown writes a table of the services, and then one of the faults for each.

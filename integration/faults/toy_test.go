@@ -11,7 +11,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// The ways in which a toy can be wrong.
+// The flaws of a toy.
 const (
 	letsTwoIn       = "lets two in"
 	repeatsToken    = "repeats a token"
@@ -24,8 +24,7 @@ const (
 	forgetsClient   = "forgets a client"
 )
 
-// toy is a lock in memory, with a queue, that may be wrong in one way. All
-// sessions share it.
+// toy is a lock in memory with a queue and at most one flaw. All sessions share it.
 type toy struct {
 	flaw string
 
@@ -34,7 +33,7 @@ type toy struct {
 	token uint64
 }
 
-// forgotten is a client of a toy that after a while has no answer any more.
+// forgotten is a client of a toy that gets no answers after a while.
 type forgotten struct {
 	*toy
 	at time.Time
@@ -80,7 +79,7 @@ func (t *toy) Capabilities() backend.Capabilities {
 
 func (t *toy) Close(context.Context) error { return nil }
 
-// takeLocked grants a key that is free, and whose queue begins with turn.
+// takeLocked grants a free key if its queue begins with turn.
 func (t *toy) takeLocked(req backend.Request, turn chan struct{}) *toyGrant {
 	k := t.keys[req.Key]
 	if k == nil {
@@ -106,8 +105,8 @@ func (t *toy) takeLocked(req backend.Request, turn chan struct{}) *toyGrant {
 	return g
 }
 
-// network is what lies between clients and a service: without it they would do nothing
-// but lock and unlock as fast as they can, and each history would be endless.
+// network delays requests. Without it clients would lock and unlock as fast as they can, and
+// histories would be too long.
 func network() { time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) }
 
 func (t *toy) TryAcquire(_ context.Context, req backend.Request) (backend.Grant, error) {
@@ -162,7 +161,7 @@ func (t *toy) Acquire(ctx context.Context, req backend.Request) (backend.Grant, 
 	}
 }
 
-// wakeLocked lets the first in the queue look.
+// wakeLocked wakes the first waiter.
 func (k *toyKey) wakeLocked() {
 	if len(k.queue) > 0 {
 		select {

@@ -14,16 +14,16 @@ import (
 	"github.com/interlock-go/lock/integration/suite"
 )
 
-// TestRunnerFinds points the runner at two locks as they are often written, on
-// a real server, and wants it to find what is wrong, which takes less than a minute on a machine
-// with nothing else to do: it runs before the others, as TestChecksFind does.
+// TestRunnerFinds runs two locks with common flaws on a real server, and expects violations.
+// That takes less than a minute on an idle machine, so it runs before the other tests, as
+// TestChecksFind does.
 func TestRunnerFinds(t *testing.T) {
 	provision.LeaveOut(t, "broken locks under faults")
 	const ttl = time.Second
-	// Links that are slow for long: trust is too long by the way back of a reply.
+	// Slow links: the trust is too long by the time of a reply.
 	slow := faults.Slow(ttl/20, ttl*2/5)
 	slow.Least = 2 * ttl
-	// Requests that arrive when their sender holds no more: they free another's.
+	// Late requests, which free the lock of another holder.
 	late := faults.Stalled()
 	late.Least = ttl
 	for _, tt := range []struct {
@@ -53,8 +53,8 @@ func TestRunnerFinds(t *testing.T) {
 	}
 }
 
-// setNX is the lock of many a tutorial: it polls, and whoever releases deletes the
-// key, whosesoever it is.
+// setNX is the lock of many tutorials: it polls, and a release deletes the key even if
+// another client holds it.
 type setNX struct{ c *goredis.Client }
 
 func openSetNX(_ context.Context, url string) (backend.Backend, error) {
@@ -119,7 +119,7 @@ func (g *setNXGrant) Release(ctx context.Context) error {
 	return nil
 }
 
-// fromReply is the Redis driver with a trust that begins when the reply came.
+// fromReply is the Redis driver with a trust that begins at the receipt of the reply.
 type fromReply struct {
 	backend.Backend
 	backend.Waiter

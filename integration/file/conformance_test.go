@@ -40,8 +40,9 @@ func TestConformanceFile(t *testing.T) {
 		return p
 	}
 	conformance.Run(t, conformance.Harness{
-		Name: "file",
-		Open: func(context.Context) (backend.Backend, error) { return filelock.New(dir) },
+		Name:   "file",
+		Budget: conformance.Budget{WakesPerRelease: 1},
+		Open:   func(context.Context) (backend.Backend, error) { return filelock.New(dir) },
 		OpenPrefix: func(_ context.Context, prefix string) (backend.Backend, error) {
 			return filelock.New(dir, filelock.WithPrefix(prefix))
 		},

@@ -130,7 +130,7 @@ func TestDiskFull(t *testing.T) {
 	if most < ahead {
 		t.Errorf("the counter fell from %d to %d", ahead, most)
 	}
-	// what is held can be renewed and released, and goes on to whoever waits
+	// what is held can be renewed and released, and is handed to the waiter
 	if err := held.Renew(t.Context(), time.Hour); err != nil {
 		t.Error(err)
 	}

@@ -11,19 +11,19 @@ import (
 	"github.com/interlock-go/lock/mysqllock"
 )
 
-// BenchmarkRenewals renews 1,000 grants, one by one, by as many as the pool has
-// connections, and in four batches, one after the other: what the server does for each,
-// and how long all of them take in batches, to one by one in the same run.
+// BenchmarkRenewals renews 1,000 grants one by one, over all connections of the pool, and in
+// four batches one after the other. It reports what the server does for each way, and how
+// much faster the batches are in the same run.
 func BenchmarkRenewals(b *testing.B) {
 	flavours := provision.MySQLFlavours()
-	if testing.Short() { // does it work?
+	if testing.Short() { // only checks that it works
 		flavours = flavours[:1]
 	}
 	for _, flavour := range flavours {
 		b.Run(flavour, func(b *testing.B) {
 			s := provision.NewMySQL(b, flavour, provision.Options{})
 			admin := provision.MySQLPool(b, s, nil)
-			raw, err := suite.Open(b.Context(), suite.WithParams(s.URL(), map[string]string{"pool_size": "8", "bell": "off"}))
+			raw, err := suite.Open(b.Context(), suite.WithParams(s.URL(), map[string]string{"pool_size": "8", "notify": "off"}))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func BenchmarkRenewals(b *testing.B) {
 			var statements, syncs [2]int64
 			for b.Loop() {
 				for i, renew := range []func(){single, batches} {
-					renew() // connected
+					renew() // opens connections
 					st, sy := count()
 					begun := time.Now()
 					renew()
@@ -75,7 +75,7 @@ func BenchmarkRenewals(b *testing.B) {
 					stNow, syNow := count()
 					statements[i], syncs[i] = statements[i]+stNow-st-1, syncs[i]+syNow-sy
 					if flavour == provision.MySQL9 {
-						statements[i]-- // the second question of the count
+						statements[i]-- // the second statement of the count
 					}
 				}
 			}

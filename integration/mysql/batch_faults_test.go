@@ -15,13 +15,13 @@ import (
 	"github.com/interlock-go/lock/mysqllock"
 )
 
-// TestBatchWithoutAnswer: what became of all of them is not known, and the next batch
-// renews them.
+// TestBatchWithoutAnswer: without an answer the outcome of all renewals is unknown, and the
+// next batch renews them.
 func TestBatchWithoutAnswer(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin, _ := withApp(t, s)
 		p := provision.NewProxy(t, s.Addr())
-		raw, err := suite.Open(t.Context(), strings.Replace(as(s, "app", "s3cret", patient), s.Addr(), p.Addr(), 1))
+		raw, err := suite.Open(t.Context(), strings.Replace(as(s, "app", "s3cret", longTimeout), s.Addr(), p.Addr(), 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestBatchWithoutAnswer(t *testing.T) {
 				}
 				for i, err := range <-done {
 					if !errors.Is(err, backend.ErrUncertain) || how == "cut" && !errors.Is(err, context.Canceled) {
-						t.Errorf("%d: want the outcome uncertain, got %v", i, err)
+						t.Errorf("%d: want the outcome unknown, got %v", i, err)
 					}
 				}
 				if table != nil {

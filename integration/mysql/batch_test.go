@@ -30,8 +30,8 @@ func levelVariable(s *provision.Server) string {
 	return "transaction_isolation"
 }
 
-// patient is for what may wait, or meet many others.
-var patient = map[string]string{"timeout": "1m"}
+// longTimeout is for statements that may wait, or meet many others.
+var longTimeout = map[string]string{"timeout": "1m"}
 
 func requestFor(key string) backend.Request {
 	var id [16]byte
@@ -48,7 +48,7 @@ func tryFor(t testing.TB, b backend.Backend, key string) backend.Grant {
 	return g
 }
 
-// batchOf takes so many locks, for a minute each, and is what renews them.
+// batchOf acquires n locks for a minute each, and returns renewals of them for an hour.
 func batchOf(t testing.TB, b backend.Backend, prefix string, n int) []backend.Renewal {
 	t.Helper()
 	all := make([]backend.Renewal, n)
@@ -102,8 +102,8 @@ func rowsOf(t testing.TB, admin *sql.DB, prefix string) map[string]rowOf {
 	return all
 }
 
-// TestRenewBatch renews 300, of which some were released, broken or expired, and some
-// of those taken by others: just these are lost, and what others have is left alone.
+// TestRenewBatch renews 300 grants. Some were released, broken or expired, and some of those
+// keys have another holder: just these are lost, and the rows of other holders do not change.
 func TestRenewBatch(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin := provision.MySQLPool(t, s, nil)
@@ -111,7 +111,7 @@ func TestRenewBatch(t *testing.T) {
 		for l, level := range levels {
 			for _, found := range []bool{false, true} {
 				if found == (l%2 == 0) && level != "REPEATABLE-READ" {
-					continue // each once, and the default with both
+					continue // each level once, and the default with both
 				}
 				t.Run(fmt.Sprintf("%s,clientFoundRows=%v", level, found), func(t *testing.T) {
 					db := provision.MySQLPool(t, s, func(c *mysql.Config) {
@@ -168,7 +168,7 @@ func renewSome(t *testing.T, admin *sql.DB, b *mysqllock.Backend, other backend.
 		was, is := before[key], after[key]
 		if lost[i] {
 			if !errors.Is(errs[i], backend.ErrLost) || is.ends != was.ends || is.owner != was.owner || is.token != was.token {
-				t.Errorf("%s is not ours: want ErrLost and its row left alone, got %v, %+v, was %+v", key, errs[i], is, was)
+				t.Errorf("%s was lost: want ErrLost and its row unchanged, got %v, %+v, was %+v", key, errs[i], is, was)
 			}
 			continue
 		}
@@ -176,7 +176,7 @@ func renewSome(t *testing.T, admin *sql.DB, b *mysqllock.Backend, other backend.
 			t.Errorf("%s: want it kept for %v, got %v, %v", key, r.TTL, is.left, errs[i])
 		}
 		if until := r.Grant.Until(); until.Before(begun.Add(r.TTL)) || until.After(begun.Add(r.TTL+took)) {
-			t.Errorf("%s: want it certain for %v from the request on, got %v", key, r.TTL, until.Sub(begun))
+			t.Errorf("%s: want it trusted for %v from the request on, got %v", key, r.TTL, until.Sub(begun))
 		}
 	}
 	for i := range all {
@@ -185,17 +185,17 @@ func renewSome(t *testing.T, admin *sql.DB, b *mysqllock.Backend, other backend.
 	errs = b.RenewBatch(t.Context(), all)
 	for key, is := range rowsOf(t, admin, prefix) {
 		if is.ends < after[key].ends || is.ends > after[key].ends+100 {
-			t.Errorf("%s: renewed for less: want it to end at %v as before, got %v", key, after[key].ends, is.ends)
+			t.Errorf("%s: a shorter renewal: want it to end at %v as before, got %v", key, after[key].ends, is.ends)
 		}
 	}
 	for i, err := range errs {
 		if lost[i] != errors.Is(err, backend.ErrLost) || !lost[i] && (err != nil || time.Until(all[i].Grant.Until()) > time.Minute) {
-			t.Errorf("%d, lost: %v: the second renewal: got %v, certain for %v", i, lost[i], err, time.Until(all[i].Grant.Until()))
+			t.Errorf("%d, lost: %v: the second renewal: got %v, trusted for %v", i, lost[i], err, time.Until(all[i].Grant.Until()))
 		}
 	}
 }
 
-// inRenewal are the renewals, of one or of many, that the server is in.
+// inRenewal returns the renewals, of one or of many, that the server executes.
 func inRenewal(t *testing.T, admin *sql.DB) (all []thread) {
 	for _, th := range threads(t, admin, "app") {
 		if strings.Contains(th.query, "GREATEST") {
@@ -205,8 +205,8 @@ func inRenewal(t *testing.T, admin *sql.DB) (all []thread) {
 	return all
 }
 
-// TestBatchWaitsForNoRow has some rows locked by transactions of others. The other
-// locks are renewed at once, and these when the transaction ends, or not at all.
+// TestBatchWaitsForNoRow renews while a transaction has locked some rows. The other locks are
+// renewed at once, and these when the transaction ends, or not at all.
 func TestBatchWaitsForNoRow(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin, _ := withApp(t, s)
@@ -217,7 +217,7 @@ func TestBatchWaitsForNoRow(t *testing.T) {
 				}
 				t.Run(level+"/"+ends, func(t *testing.T) {
 					exec(t, admin, "SET GLOBAL "+levelVariable(s)+"='"+level+"'")
-					b, prefix := openRaw(t, as(s, "app", "s3cret", patient)).(*mysqllock.Backend), fmt.Sprintf("w%d%s-", l, ends[4:7])
+					b, prefix := openRaw(t, as(s, "app", "s3cret", longTimeout)).(*mysqllock.Backend), fmt.Sprintf("w%d%s-", l, ends[4:7])
 					all := batchOf(t, b, prefix, 40)
 					tx, err := admin.BeginTx(t.Context(), nil)
 					if err != nil {
@@ -231,7 +231,7 @@ func TestBatchWaitsForNoRow(t *testing.T) {
 					defer cancel()
 					done := make(chan []error, 1)
 					go func() { done <- b.RenewBatch(ctx, all) }()
-					eventually(t, "all but two renewed, and these waited for", func() bool {
+					eventually(t, "all but two renewed, and a wait for these", func() bool {
 						renewed := 0
 						for _, r := range rowsOf(t, admin, prefix) {
 							if r.left > 30*time.Minute {
@@ -254,12 +254,12 @@ func TestBatchWaitsForNoRow(t *testing.T) {
 						t.Fatal(err)
 					}
 					for i, err := range <-done {
-						locked, over := i == 7 || i == 20, ends == "the context"
+						locked, canceled := i == 7 || i == 20, ends == "the context"
 						switch {
-						case over && locked && (!errors.Is(err, backend.ErrUncertain) || !errors.Is(err, context.Canceled)):
-							t.Errorf("%d: want the context's error, and that the outcome is uncertain, got %v", i, err)
-						case over && !locked && errors.Is(err, context.Canceled): // asked for alone, once more
-						case (!over || !locked) && err != nil:
+						case canceled && locked && (!errors.Is(err, backend.ErrUncertain) || !errors.Is(err, context.Canceled)):
+							t.Errorf("%d: want the context's error, and that the outcome is unknown, got %v", i, err)
+						case canceled && !locked && errors.Is(err, context.Canceled): // sent once more on its own
+						case (!canceled || !locked) && err != nil:
 							t.Errorf("%d: %v", i, err)
 						}
 					}
@@ -270,7 +270,7 @@ func TestBatchWaitsForNoRow(t *testing.T) {
 	})
 }
 
-// queued returns when the attempt waits.
+// queued calls Acquire in the background and returns when the attempt is in the queue.
 func queued(t *testing.T, b backend.Backend, req backend.Request) <-chan backend.Grant {
 	t.Helper()
 	waits, got := make(chan struct{}, 1), make(chan backend.Grant, 1)
@@ -285,20 +285,20 @@ func queued(t *testing.T, b backend.Backend, req backend.Request) <-chan backend
 	select {
 	case <-waits:
 	case <-time.After(bound):
-		t.Errorf("it does not wait within %v", bound)
+		t.Errorf("not in the queue within %v", bound)
 	}
 	return got
 }
 
-// TestBatchesAmongOthers renews the even and the odd ones of neighbours in two batches,
-// again and again, while waiters come and go and some of the locks change hands.
+// TestBatchesAmongOthers renews the even and the odd ones of neighbouring rows in two
+// batches, again and again, while waiters come and go and some locks change holders.
 func TestBatchesAmongOthers(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin := provision.MySQLPool(t, s, nil)
 		for l, level := range levels {
 			t.Run(level, func(t *testing.T) {
 				exec(t, admin, "SET GLOBAL "+levelVariable(s)+"='"+level+"'")
-				amongOthers(t, suite.WithParams(s.URL(), patient), fmt.Sprintf("m%d-", l))
+				amongOthers(t, suite.WithParams(s.URL(), longTimeout), fmt.Sprintf("m%d-", l))
 			})
 		}
 		mysqltest.NoDeadlocks(t, admin)
@@ -306,7 +306,7 @@ func TestBatchesAmongOthers(t *testing.T) {
 }
 
 func amongOthers(t *testing.T, url, prefix string) {
-	const keys, moving = 60, 12 // each fifth one changes hands
+	const keys, moving = 60, 12 // every fifth lock changes holders
 	b, other := openRaw(t, url), openRaw(t, url)
 	var mu sync.Mutex
 	all := batchOf(t, b, prefix, keys)
@@ -332,13 +332,13 @@ func amongOthers(t *testing.T, url, prefix string) {
 				mu.Unlock()
 			}
 		})
-		traffic.Go(func() { // somebody who does not wait long, for what is held all the time
+		traffic.Go(func() { // a client that does not wait long, for a lock that is held all the time
 			for range 3 {
 				ctx, cancel := context.WithCancel(t.Context())
 				req := requestFor(key(5*m + 1))
 				req.OnWait = func(*backend.LockedError) { cancel() }
 				if _, err := other.(backend.Waiter).Acquire(ctx, req); !errors.Is(err, context.Canceled) {
-					t.Errorf("want it given up, got %v", err)
+					t.Errorf("want it canceled, got %v", err)
 				}
 				if err := other.Abandon(t.Context(), req); err != nil {
 					t.Error(err)
@@ -347,13 +347,13 @@ func amongOthers(t *testing.T, url, prefix string) {
 			}
 		})
 	}
-	over := make(chan struct{})
+	stop := make(chan struct{})
 	for odd := range 2 {
 		batches.Go(func() {
 			for last := false; !last; {
 				select {
-				case <-over:
-					last = true // once more, when all is quiet
+				case <-stop:
+					last = true // once more, without other requests
 				default:
 				}
 				var mine []backend.Renewal
@@ -371,7 +371,7 @@ func amongOthers(t *testing.T, url, prefix string) {
 		})
 	}
 	traffic.Wait()
-	close(over)
+	close(stop)
 	batches.Wait()
 	for i, r := range all {
 		if r.Grant == nil {

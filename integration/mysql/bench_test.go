@@ -18,20 +18,18 @@ import (
 	"github.com/interlock-go/lock/integration/suite"
 )
 
-// delay is that of each direction: a round trip of 40 ms, beside which the time
-// that anything else takes hardly counts.
+// delay is the delay in each direction. A round trip takes 40 ms, far more than all else.
 const delay = 20 * time.Millisecond
 
 const benchClients = 4
 
-// side is one of those that are compared: it locks for one of its clients and
-// returns how to unlock.
+// side is one of the locks that are compared. lock acquires the key for one of its clients.
 type side struct {
 	name string
 	lock func(ctx context.Context, client int, key string) (unlock func() error, err error)
 }
 
-// ours is the driver.
+// ours uses the driver.
 func ours(b *testing.B, name, addr string, params map[string]string) side {
 	var clients []*lock.Client
 	for range benchClients {
@@ -51,8 +49,7 @@ func ours(b *testing.B, name, addr string, params map[string]string) side {
 	}}
 }
 
-// pools are those of the other sides, large enough for each waiter to have its
-// own connection.
+// pools returns the pools of another side, with a connection for each waiter.
 func pools(b *testing.B, s *provision.Server, addr string) []*sql.DB {
 	var dbs []*sql.DB
 	for range benchClients {
@@ -63,7 +60,7 @@ func pools(b *testing.B, s *provision.Server, addr string) []*sql.DB {
 	return dbs
 }
 
-// polling is a row with an expiry that is asked for each 10 ms.
+// polling is a row with an expiry that waiters request every 10 ms.
 func polling(b *testing.B, s *provision.Server, addr string) side {
 	dbs := pools(b, s, addr)
 	if _, err := dbs[0].Exec("CREATE TABLE polled (name VARBINARY(255) PRIMARY KEY, owner VARBINARY(32) NOT NULL, expires BIGINT NOT NULL)"); err != nil {
@@ -120,13 +117,12 @@ func session(b *testing.B, s *provision.Server, addr string) side {
 	}}
 }
 
-// BenchmarkRoundTrips reports how many round trips a lock and its unlock take on a
-// free key (p50-rtt), and how many pass from an unlock to the return of the next
-// holder's lock (p50-rtt, p99-rtt) with so many waiting, and the statements of such
-// a cycle.
+// BenchmarkRoundTrips reports the round trips of a lock and its unlock on a free key
+// (p50-rtt). With 16 and 64 waiters it reports the round trips from an unlock to the return
+// of the next holder's lock (p50-rtt, p99-rtt), and the statements of such a cycle.
 func BenchmarkRoundTrips(b *testing.B) {
 	flavours, waiting := provision.MySQLFlavours(), []int{16, 64}
-	if testing.Short() { // does it work?
+	if testing.Short() { // only checks that it works
 		flavours, waiting = flavours[:1], []int{4}
 	}
 	for _, flavour := range flavours {
@@ -135,10 +131,10 @@ func BenchmarkRoundTrips(b *testing.B) {
 			p := provision.NewProxy(b, s.Addr())
 			admin := provision.MySQLPool(b, s, nil)
 			sides := []side{
-				ours(b, "bell", p.Addr(), nil), ours(b, "no-bell", p.Addr(), map[string]string{"bell": "off"}),
+				ours(b, "notify", p.Addr(), nil), ours(b, "poll", p.Addr(), map[string]string{"notify": "off"}),
 				polling(b, s, p.Addr()), session(b, s, p.Addr()),
 			}
-			for _, sd := range sides { // connections are open, and rows there
+			for _, sd := range sides { // opens connections and creates rows
 				for i := range benchClients {
 					unlock, err := sd.lock(b.Context(), i, "warm")
 					if err == nil {
@@ -175,7 +171,7 @@ func BenchmarkRoundTrips(b *testing.B) {
 	}
 }
 
-// handOff keeps n waiting and measures b.N hand-overs between different waiters.
+// handOff keeps n waiters and measures b.N hand-offs between different waiters.
 func handOff(b *testing.B, admin *sql.DB, sd side, n int) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
@@ -185,7 +181,7 @@ func handOff(b *testing.B, admin *sql.DB, sd side, n int) {
 		last     = -1
 		cycles   int
 		gaps     []time.Duration
-		full     = make(chan struct{}) // everybody is in the queue
+		full     = make(chan struct{}) // all waiters are in the queue
 		enough   = make(chan struct{})
 		wg       sync.WaitGroup
 	)
@@ -254,12 +250,12 @@ func report(b *testing.B, all []time.Duration) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkIdle reports what a process sends while it waits for a lock that is held
-// and renewed, in statements each 30 s, for some TTLs at once.
+// BenchmarkIdle reports how many statements a process sends in 30 s while it waits for a lock
+// that is held and renewed, for some TTLs at once.
 func BenchmarkIdle(b *testing.B) {
-	looks, ttls := 3, []time.Duration{3 * time.Second, 30 * time.Second, time.Minute, 75 * time.Second, 5 * time.Minute}
-	if testing.Short() { // does it work?
-		looks, ttls = 1, ttls[:1]
+	reads, ttls := 3, []time.Duration{3 * time.Second, 30 * time.Second, time.Minute, 75 * time.Second, 5 * time.Minute}
+	if testing.Short() { // only checks that it works
+		reads, ttls = 1, ttls[:1]
 	}
 	var wg sync.WaitGroup
 	for _, ttl := range ttls {
@@ -275,13 +271,13 @@ func BenchmarkIdle(b *testing.B) {
 		waiting.Go(func() { _, _ = waiter.lock(ctx, 0, "idle") })
 		wg.Go(func() {
 			defer cancel()
-			var began []time.Time // each look, after what made the queue
+			var began []time.Time // each read, after those that entered the queue
 			var sent []int64      // before that
 			var last time.Time
-			for before := int64(0); len(began) < looks+3; time.Sleep(20 * time.Millisecond) {
+			for before := int64(0); len(began) < reads+3; time.Sleep(20 * time.Millisecond) {
 				var name string
 				var now int64
-				// renewals are no SELECT, and a wait is counted when it begins
+				// a renewal is no SELECT, and a wait is counted when it begins
 				if err := admin.QueryRow("SHOW GLOBAL STATUS LIKE 'Com_select'").Scan(&name, &now); err != nil {
 					b.Error(err)
 					return
@@ -294,7 +290,7 @@ func BenchmarkIdle(b *testing.B) {
 				}
 				before, last = now, time.Now()
 			}
-			b.ReportMetric(float64(sent[looks+2]-sent[2])/began[looks+1].Sub(began[1]).Seconds()*30, fmt.Sprintf("TTL-%v/30s", ttl))
+			b.ReportMetric(float64(sent[reads+2]-sent[2])/began[reads+1].Sub(began[1]).Seconds()*30, fmt.Sprintf("TTL-%v/30s", ttl))
 			cancel()
 			waiting.Wait()
 			if err := unlock(); err != nil {

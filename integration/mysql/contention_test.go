@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,32 +17,8 @@ import (
 	"github.com/interlock-go/lock/mysqllock"
 )
 
-// each runs f against a server of each flavour. They are its own, so it runs beside
-// other tests: mostly it waits.
-func each(t *testing.T, f func(t *testing.T, s *provision.Server)) {
-	t.Parallel()
-	inTurn(t, func(t *testing.T, s func() *provision.Server) {
-		t.Parallel()
-		f(t, s())
-	})
-}
-
-// inTurn is each for tests that need the whole machine.
-func inTurn(t *testing.T, f func(t *testing.T, s func() *provision.Server)) {
-	for _, flavour := range provision.MySQLFlavours() {
-		t.Run(flavour, func(t *testing.T) {
-			if flavour == provision.MySQL9 {
-				provision.LeaveOut(t, "mysql-9 outside the suite")
-			}
-			f(t, func() *provision.Server {
-				return provision.NewMySQL(t, flavour, provision.Options{Args: provision.MySQLUnsynced()})
-			})
-		})
-	}
-}
-
-// contend makes workers take a few locks in turn and returns how many times they
-// did. It fails if two ever hold one at once, or if tokens do not rise.
+// contend makes workers acquire and release a few locks. It fails if a lock has two holders
+// at once, or if tokens do not rise.
 func contend(t *testing.T, clients []*lock.Client, keys, workers, cycles int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -77,9 +52,8 @@ func contend(t *testing.T, clients []*lock.Client, keys, workers, cycles int) {
 	wg.Wait()
 }
 
-// TestDeadlocks does 1,920 contended operations, and as many of the naive design
-// that is often seen: a row made by each lock and deleted by each unlock, under a
-// unique index beside the primary key.
+// TestDeadlocks executes 1,920 contended operations, and as many of a common naive design: a
+// lock inserts a row and an unlock deletes it, with a unique index beside the primary key.
 func TestDeadlocks(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin := provision.MySQLPool(t, s, nil)
@@ -160,35 +134,9 @@ func TestSmallPools(t *testing.T) {
 
 		ten := provision.MySQLPool(t, s, nil)
 		ten.SetMaxOpenConns(10)
-		c := over(t, ten, mysqllock.WithTimeout(time.Minute)) // 400 ask at once, and a busy disk may take its time
+		c := over(t, ten, mysqllock.WithTimeout(time.Minute)) // 400 requests at once, perhaps on a busy disk
 		start := time.Now()
 		contend(t, []*lock.Client{c}, 200, 400, 2)
 		t.Logf("400 workers, 200 locks, 10 connections: 800 cycles in %v", time.Since(start).Round(time.Millisecond))
 	})
-}
-
-// open opens a client by URL.
-func open(t *testing.T, url string) *lock.Client {
-	t.Helper()
-	c, err := lock.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
-// over makes a client of a pool.
-func over(t *testing.T, db *sql.DB, opts ...mysqllock.Option) *lock.Client {
-	t.Helper()
-	b, err := mysqllock.New(db, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := lock.New(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
 }

@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -14,9 +13,9 @@ import (
 	"github.com/interlock-go/lock/mysqllock"
 )
 
-// TestGuardStopsStaleHolder has a holder that goes on after its lease, as a process
-// that was stopped does: it cannot commit. A holder that is guarded cannot be
-// replaced until it has.
+// TestGuardStopsStaleHolder: a holder that continues after its lease has expired, as a
+// stopped process does, cannot commit. A guarded holder cannot be replaced until it has
+// committed.
 func TestGuardStopsStaleHolder(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		db := provision.MySQLPool(t, s, nil)
@@ -30,7 +29,7 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close(context.Background())
-		// withdraw is the application's: its own transaction, on data beside the locks.
+		// withdraw is a transaction of the application on its own data.
 		withdraw := func(token uint64, between func()) error {
 			tx, err := db.BeginTx(t.Context(), nil)
 			if err != nil {
@@ -51,7 +50,7 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		old, _ := stale.Token()
-		next, err := open(t, s.URL()).Mutex("account/1").Lock(t.Context()) // when the lease is over
+		next, err := open(t, s.URL()).Mutex("account/1").Lock(t.Context()) // after the lease has expired
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,8 +80,8 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 	})
 }
 
-// TestFence runs the example of docs/backends/mysql.md: data that is on another
-// server than the locks compares the token.
+// TestFence executes the example of docs/backends/mysql.md: data on another server than the
+// locks compares the token.
 func TestFence(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		db := provision.MySQLPool(t, s, nil)
@@ -118,17 +117,4 @@ func TestFence(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func updates(t *testing.T, db *sql.DB, q string, args ...any) bool {
-	t.Helper()
-	r, err := db.Exec(q, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := r.RowsAffected()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n == 1
 }

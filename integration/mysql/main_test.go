@@ -1,5 +1,5 @@
-// Package mysql_test runs the conformance suite against real MySQL and MariaDB
-// servers, and what only concerns those.
+// Package mysql_test runs the conformance suite, and the tests of mysqllock, against MySQL and
+// MariaDB servers.
 package mysql_test
 
 import (

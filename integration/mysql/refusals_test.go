@@ -14,14 +14,14 @@ import (
 	"github.com/interlock-go/lock/integration/suite"
 )
 
-// TestDiskFull wants each request at a server whose disk is full to fail, or to be
-// granted in the row. What failed with an unknown outcome may stand there too.
+// TestDiskFull: on a server whose disk is full each request fails, or is granted and in the
+// row. A request whose outcome is unknown may be in the row too.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for _, flavour := range provision.MySQLFlavours() {
 		t.Run(flavour, func(t *testing.T) {
 			t.Parallel()
-			// all tables in one file that does not grow
+			// all tables in one file of fixed size
 			s := provision.NewMySQL(t, flavour, provision.Options{Args: append(provision.MySQLUnsynced(), "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M:autoextend:max:20M")})
 			admin := provision.MySQLPool(t, s, nil)
 			b, err := suite.Open(t.Context(), s.URL()+"?timeout=1m")
@@ -54,14 +54,14 @@ func TestDiskFull(t *testing.T) {
 				t.Error("no request failed: the disk was not full")
 			}
 			if len(granted) == 0 {
-				return // a server of MariaDB 11 ends when this file is full: nothing was granted, that is what matters
+				return // MariaDB 11 exits when this file is full, before it has granted anything
 			}
 			rows, err := admin.Query("SELECT owner FROM interlock WHERE owner<>''")
 			if err != nil {
 				ctx, cancel := context.WithTimeout(t.Context(), bound)
 				defer cancel()
 				if why := s.WaitReady(ctx); why != nil && strings.Contains(why.Error(), "the server ended") {
-					return // so it did after it had granted some: there is nothing to look at
+					return // it exited later, after some grants: there is no table to read
 				}
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestDiskFull(t *testing.T) {
 				case granted[owner] != nil:
 					n++
 				case !unknown[owner]:
-					t.Errorf("owner %s stands in its row, and was refused", owner)
+					t.Errorf("owner %s was refused, and is in its row", owner)
 				}
 			}
 			if err := rows.Err(); err != nil {
@@ -89,8 +89,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestReadOnlyWhileHeld makes the server read-only, as a failover does with the old
-// primary, while a lock is held and waited for.
+// TestReadOnlyWhileHeld makes the server read-only, as a failover does with the old primary,
+// while a lock has a holder and a waiter.
 func TestReadOnlyWhileHeld(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin, url := withApp(t, s)

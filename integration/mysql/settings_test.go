@@ -13,8 +13,7 @@ import (
 	"github.com/interlock-go/lock/mysqllock"
 )
 
-// TestSettings wants what would break the protocol to be refused, and the rest to
-// do no harm.
+// TestSettings: settings that would break the protocol are refused, all others are harmless.
 func TestSettings(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin, url := withApp(t, s)
@@ -25,10 +24,10 @@ func TestSettings(t *testing.T) {
 		for name, value := range bad {
 			db := provision.MySQLPool(t, s, func(c *mysql.Config) { c.Params = map[string]string{name: value} })
 			if b, err := mysqllock.New(db); err == nil || !strings.Contains(err.Error(), strings.Trim(value+name, "'0")) && !strings.Contains(err.Error(), name) {
-				t.Errorf("%s=%s: want it refused by name, got %v, %v", name, value, b, err)
+				t.Errorf("%s=%s: want an error that names it, got %v, %v", name, value, b, err)
 			}
 		}
-		// A server whose defaults are odd, and which ends idle connections at once.
+		// A server with unusual defaults, which ends idle connections after a second.
 		exec(t, admin, "SET GLOBAL autocommit=0", "SET GLOBAL sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'", "SET GLOBAL time_zone='-05:00'", "SET GLOBAL wait_timeout=1",
 			"SET GLOBAL innodb_flush_log_at_trx_commit=2")
 		c, err := lock.Open(t.Context(), url, lock.WithTTL(5*time.Minute))
@@ -41,17 +40,17 @@ func TestSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, _ := l.Token()
-		for range 2 { // renewals, before each of which the connections are gone
+		for range 2 { // renewals, before each of which the connections have ended
 			<-time.After(1500 * time.Millisecond)
-			eventually(t, "no connection but the one that announces", func() bool { return len(threads(t, admin, "app")) <= 1 })
+			eventually(t, "no connection but a lock connection", func() bool { return len(threads(t, admin, "app")) <= 1 })
 			if err := l.Check(t.Context()); err != nil {
-				t.Errorf("a hold while connections end: %v", err)
+				t.Errorf("a lease while connections end: %v", err)
 			}
 		}
 		if err := l.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		// The housekeeping of docs/backends/mysql.md, of rows however young.
+		// The housekeeping of docs/backends/mysql.md, for rows of any age.
 		exec(t, admin, "DELETE FROM interlock WHERE expires < 1000000 * (UNIX_TIMESTAMP() + 1) AND gone_until < 1000000 * UNIX_TIMESTAMP() AND queue = ''", "COMMIT")
 		var n int
 		if err := admin.QueryRow("SELECT COUNT(*) FROM interlock").Scan(&n); err != nil || n != 0 {

@@ -22,8 +22,8 @@ func request(n int) backend.Request {
 	return backend.Request{Key: "step", Owner: fmt.Sprintf("%032x", n), TTL: 5 * time.Minute}
 }
 
-// killStuck ends each connection of the driver that executes such a statement, as
-// soon as there is one, and returns how many.
+// killStuck waits until a connection of the driver executes such a statement, ends all that
+// do, and returns their number.
 func killStuck(t *testing.T, admin *sql.DB, statement string) int {
 	t.Helper()
 	n := 0
@@ -43,10 +43,10 @@ func killStuck(t *testing.T, admin *sql.DB, statement string) int {
 	return n
 }
 
-// TestKilledAtEachStep ends the connection while the server executes each statement
-// of the protocol that changes something: it is stopped in it by a transaction that
-// has the row. Afterwards the row tells who holds, the
-// driver does not say otherwise, and the next one gets the lock.
+// TestKilledAtEachStep ends the connection while the server executes a statement, for each
+// statement of the protocol that changes a row: a transaction that has locked the row stops
+// it. Afterwards the row decides, the driver agrees with it, and the next attempt gets the
+// lock.
 func TestKilledAtEachStep(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin, url := withApp(t, s)
@@ -54,7 +54,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := 0
-		// owner is who holds by the row.
+		// owner returns the holder in the row.
 		owner := func() string {
 			var o string
 			if err := admin.QueryRow("SELECT IF(expires>1000000*UNIX_TIMESTAMP(),owner,'') FROM interlock").Scan(&o); err != nil {
@@ -98,7 +98,7 @@ func TestKilledAtEachStep(t *testing.T) {
 				t.Fatal(err)
 			}
 			req := request(n)
-			g, err := b.TryAcquire(t.Context(), req) // a row and an anchor are there
+			g, err := b.TryAcquire(t.Context(), req) // the row and a lock connection exist
 			if err != nil {
 				t.Fatalf("%s: %v", step.name, err)
 			}
@@ -132,13 +132,13 @@ func TestKilledAtEachStep(t *testing.T) {
 				t.Errorf("%s: want ErrUncertain of a statement whose connection was killed, got %v", step.name, err)
 			}
 			if step.held != (owner() == req.Owner) {
-				t.Errorf("%s: want the row as it was (held by it: %v), the owner is %q", step.name, step.held, owner())
+				t.Errorf("%s: want the row unchanged (held by the attempt: %v), the owner is %q", step.name, step.held, owner())
 			}
 			if err := b.Abandon(t.Context(), req); err != nil {
 				t.Errorf("%s: Abandon: %v", step.name, err)
 			}
 			if o := owner(); o != "" {
-				t.Errorf("%s: want nobody to hold, got %s", step.name, o)
+				t.Errorf("%s: want no holder, got %s", step.name, o)
 			}
 			n++
 			if g, err = b.TryAcquire(t.Context(), request(n)); err != nil {
@@ -154,8 +154,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	})
 }
 
-// TestKilledWhileWaiting ends the connection that waits again and again, and then
-// releases: a lost bell costs a look, not the turn.
+// TestKilledWhileWaiting ends the connection that waits again and again, and then releases
+// the lock. The waiter polls and keeps its place.
 func TestKilledWhileWaiting(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin, url := withApp(t, s)
@@ -184,7 +184,7 @@ func TestKilledWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestTooManyConnections has none left for those who would wait.
+// TestTooManyConnections has no connections left that could wait for named locks.
 func TestTooManyConnections(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin, _ := withApp(t, s)
@@ -211,10 +211,10 @@ func TestTooManyConnections(t *testing.T) {
 	})
 }
 
-// TestBellFillsServer has a limit that the bell's own connections reach, one that
-// announces and one that waits. Whatever else is asked finds a way, renewals too,
-// and the bell comes back.
-func TestBellFillsServer(t *testing.T) {
+// TestNotifierFillsServer has a limit of two connections: the lock connection and the one
+// that waits reach it. All other requests still succeed, renewals too, and afterwards the
+// driver opens a connection that waits again.
+func TestNotifierFillsServer(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		admin, url := withApp(t, s)
 		exec(t, admin, "ALTER USER app@'%' WITH MAX_USER_CONNECTIONS 2")
@@ -229,7 +229,7 @@ func TestBellFillsServer(t *testing.T) {
 		}
 		got := waiting(t, c, "k", 1)
 		for round := range 2 {
-			eventually(t, "the bell, on all connections that there may be", func() bool {
+			eventually(t, "a lock connection and one that waits", func() bool {
 				return len(blocked(t, admin, "app")) == 1 && len(threads(t, admin, "app")) == 2
 			})
 			did := make(chan error)
@@ -267,7 +267,7 @@ func TestBellFillsServer(t *testing.T) {
 			t.Errorf("its Unlock: %v", err)
 		}
 		if err := renewed.Unlock(t.Context()); err != nil {
-			t.Errorf("what was renewed all the time: %v", err)
+			t.Errorf("the lock that was renewed: %v", err)
 		}
 	})
 }

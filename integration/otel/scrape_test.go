@@ -44,7 +44,7 @@ func scrape(t *testing.T) map[string]*dto.MetricFamily {
 		t.Fatal(err)
 	}
 	space := memlock.NewSpace()
-	c, err := lock.New(space.Backend(), lock.WithObserver(o), lock.WithObserver(&lock.Observer{ // told after o
+	c, err := lock.New(space.Backend(), lock.WithObserver(o), lock.WithObserver(&lock.Observer{ // called after o
 		Waiting: func(context.Context, lock.Event) { close(waits) },
 		Lost:    func(context.Context, lock.Event) { close(lost) },
 	}))
@@ -190,7 +190,7 @@ func TestQueriesAreAboutWhatIsExposed(t *testing.T) {
 	}
 	for name := range families {
 		if strings.HasPrefix(name, "interlock_") && !asked[name] && !asked[name+"_bucket"] {
-			t.Errorf("nobody looks at %s", name)
+			t.Errorf("no query looks at %s", name)
 		}
 	}
 }

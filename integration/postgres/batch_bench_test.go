@@ -10,9 +10,9 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// BenchmarkRenewals renews 1,000 grants, one by one, by as many as the pool has
-// connections, and in four batches, one after the other: what the server does for each,
-// and how long all of them take in batches, to one by one in the same run.
+// BenchmarkRenewals renews 1,000 grants one by one, by eight connections, and in four
+// batches, one after the other. It reports the work of the server and the ratio of the
+// times.
 func BenchmarkRenewals(b *testing.B) {
 	s := provision.NewPostgres(b, provision.Postgres15)
 	admin := pgtest.Admin(b, s)
@@ -40,7 +40,7 @@ func BenchmarkRenewals(b *testing.B) {
 			}
 		}
 	}
-	// what a session did is known for certain when it has ended
+	// a session reports its work for certain only when it has ended
 	count := func() (statements, syncs int64) {
 		must(b, eventually(func() error {
 			var n int
@@ -51,7 +51,7 @@ func BenchmarkRenewals(b *testing.B) {
 			return err
 		}))
 		for range 16 {
-			_ = l.Ping(b.Context()) // over a connection that was ended, or a new one
+			_ = l.Ping(b.Context()) // replaces the connections that were ended
 		}
 		return work(b, admin)
 	}

@@ -20,7 +20,7 @@ import (
 
 var levels = []string{"read committed", "repeatable read", "serializable"}
 
-// batchOf takes so many locks, for a minute each, and is what renews them.
+// batchOf takes n locks for a minute each and returns their renewals.
 func batchOf(t testing.TB, b *pglock.Backend, prefix string, n int, ttl time.Duration) []backend.Renewal {
 	t.Helper()
 	all := make([]backend.Renewal, n)
@@ -71,12 +71,13 @@ func rowsOf(t testing.TB, admin *pgxpool.Pool, prefix string) map[string]rowOf {
 	return all
 }
 
-// TestRenewBatch renews 300, of which some were released, broken or expired, and some
-// of those taken by others: just these are lost, and what others have is left alone.
+// TestRenewBatch renews 300 grants. Some were released, broken or have expired, and some
+// of those keys were granted to other clients: only these renewals return ErrLost, and
+// the rows of other clients do not change.
 func TestRenewBatch(t *testing.T) {
 	s, admin := server(t)
 	for i, level := range levels {
-		for j, listen := range []string{"true", "false"} { // false: nothing is prepared
+		for j, listen := range []string{"true", "false"} { // false: no prepared statements
 			t.Run(fmt.Sprintf("%s, listen=%s", level, listen), func(t *testing.T) {
 				setLevel(t.Context(), t, admin, level)
 				b, other, prefix := open(t, pgtest.With(s, nil, "timeout", "1m", "listen", listen)), open(t, pgtest.With(s, nil, "timeout", "1m")), fmt.Sprintf("b%d%d-", i, j)
@@ -117,7 +118,7 @@ func TestRenewBatch(t *testing.T) {
 					if lost[i] {
 						more++
 						if !errors.Is(errs[i], backend.ErrLost) || is.ends != was.ends || is.owner != was.owner || is.token != was.token {
-							t.Errorf("%s is not ours: want ErrLost and its row left alone, got %v, %+v, was %+v", key, errs[i], is, was)
+							t.Errorf("%s is lost: want ErrLost and its row unchanged, got %v, %+v, was %+v", key, errs[i], is, was)
 						}
 						continue
 					}
@@ -125,7 +126,7 @@ func TestRenewBatch(t *testing.T) {
 						t.Errorf("%s: want it kept for %v, got %v, %v", key, r.TTL, is.left, errs[i])
 					}
 					if until := r.Grant.Until(); until.Before(begun.Add(r.TTL)) || until.After(begun.Add(r.TTL+took)) {
-						t.Errorf("%s: want it certain for %v from the request on, got %v", key, r.TTL, until.Sub(begun))
+						t.Errorf("%s: want it trusted for %v from the request, got %v", key, r.TTL, until.Sub(begun))
 					}
 				}
 				now, err := pgtest.Commands(t.Context(), admin)
@@ -140,12 +141,12 @@ func TestRenewBatch(t *testing.T) {
 				errs = b.RenewBatch(t.Context(), all)
 				for key, is := range rowsOf(t, admin, prefix) {
 					if is.ends != after[key].ends {
-						t.Errorf("%s: renewed for less: want it to end at %v as before, got %v", key, after[key].ends, is.ends)
+						t.Errorf("%s: a shorter renewal: want it to end at %v as before, got %v", key, after[key].ends, is.ends)
 					}
 				}
 				for i, err := range errs {
 					if lost[i] != errors.Is(err, backend.ErrLost) || !lost[i] && (err != nil || time.Until(all[i].Grant.Until()) > time.Minute) {
-						t.Errorf("%d, lost: %v: the second renewal: got %v, certain for %v", i, lost[i], err, time.Until(all[i].Grant.Until()))
+						t.Errorf("%d, lost: %v: the second renewal: got %v, trusted for %v", i, lost[i], err, time.Until(all[i].Grant.Until()))
 					}
 				}
 			})
@@ -153,8 +154,8 @@ func TestRenewBatch(t *testing.T) {
 	}
 }
 
-// TestBatchWaitsForNoRow has some rows locked by transactions of others. The other
-// locks are renewed at once, and these when the transaction ends, or not at all.
+// TestBatchWaitsForNoRow: another transaction has locked some rows. The other locks are
+// renewed at once, and these when the transaction ends, or not at all.
 func TestBatchWaitsForNoRow(t *testing.T) {
 	s, admin := server(t)
 	for i, level := range levels {
@@ -193,7 +194,7 @@ func TestBatchWaitsForNoRow(t *testing.T) {
 				for i, err := range <-done {
 					switch locked := ends == "the context" && (i == 7 || i == 20); {
 					case locked && (!errors.Is(err, backend.ErrUncertain) || !errors.Is(err, context.Canceled)):
-						t.Errorf("%d: want the context's error, and that the outcome is uncertain, got %v", i, err)
+						t.Errorf("%d: want ErrUncertain with the error of the context, got %v", i, err)
 					case !locked && err != nil:
 						t.Errorf("%d: %v", i, err)
 					}
@@ -203,14 +204,14 @@ func TestBatchWaitsForNoRow(t *testing.T) {
 	}
 }
 
-// TestBatchesAmongOthers renews the even and the odd ones of neighbours in two batches,
-// again and again, while waiters come and go and some of the locks change hands.
+// TestBatchesAmongOthers renews the even and the odd keys in two batches, again and
+// again, while waiters come and go and some of the locks are handed over.
 func TestBatchesAmongOthers(t *testing.T) {
 	s, admin := server(t)
 	for i, level := range levels {
 		t.Run(level, func(t *testing.T) {
 			setLevel(t.Context(), t, admin, level)
-			const keys, moving = 60, 12 // each fifth one changes hands
+			const keys, moving = 60, 12 // every fifth key is handed over
 			prefix, url := fmt.Sprintf("m%d-", i), pgtest.With(s, nil, "timeout", "1m")
 			b, other := open(t, url), open(t, url)
 			var mu sync.Mutex
@@ -238,13 +239,13 @@ func TestBatchesAmongOthers(t *testing.T) {
 						mu.Unlock()
 					}
 				})
-				traffic.Go(func() { // somebody who does not wait long, for what is held all the time
+				traffic.Go(func() { // waiters that give up soon, for keys that stay held
 					for range 4 {
 						ctx, cancel := context.WithCancel(t.Context())
 						req := request(key(5*m+1), time.Minute)
 						req.OnWait = func(*backend.LockedError) { cancel() }
 						if _, err := other.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
-							t.Errorf("want it given up, got %v", err)
+							t.Errorf("want context.Canceled, got %v", err)
 						}
 						if err := other.Abandon(t.Context(), req); err != nil {
 							t.Error(err)
@@ -259,7 +260,7 @@ func TestBatchesAmongOthers(t *testing.T) {
 					for last := false; !last; {
 						select {
 						case <-over:
-							last = true // once more, when all is quiet
+							last = true // once more, without other traffic
 						default:
 						}
 						var mine []backend.Renewal
@@ -289,9 +290,9 @@ func TestBatchesAmongOthers(t *testing.T) {
 	}
 }
 
-// TestBatchWithoutAnswer: what became of all of them is not known, and the next batch
-// renews them.
-func TestBatchWithoutAnswer(t *testing.T) {
+// TestBatchWithoutReply: the outcome of all renewals is unknown, and the next batch
+// renews.
+func TestBatchWithoutReply(t *testing.T) {
 	s, admin := server(t)
 	p := provision.NewProxy(t, s.Addr())
 	b := open(t, strings.Replace(pgtest.With(s, nil, "timeout", "1m", "application_name", "victim"), s.Addr(), p.Addr(), 1))
@@ -324,7 +325,7 @@ func TestBatchWithoutAnswer(t *testing.T) {
 			}
 			for i, err := range <-done {
 				if !errors.Is(err, backend.ErrUncertain) || how == "cut" && !errors.Is(err, context.Canceled) {
-					t.Errorf("%d: want the outcome uncertain, got %v", i, err)
+					t.Errorf("%d: want ErrUncertain, got %v", i, err)
 				}
 			}
 			for name, r := range rowsOf(t, admin, how) {

@@ -8,7 +8,7 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// BenchmarkRaw is one row updated and committed by its key: the server's own cost.
+// BenchmarkRaw updates one row by its key and commits: the cost of the server itself.
 func BenchmarkRaw(b *testing.B) {
 	s := provision.NewPostgres(b, provision.Postgres15)
 	admin := pgtest.Admin(b, s)

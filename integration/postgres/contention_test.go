@@ -17,7 +17,7 @@ import (
 	"github.com/interlock-go/lock/pglock"
 )
 
-// poolOf is a pool as an application has one.
+// poolOf returns a pool as an application has one.
 func poolOf(t *testing.T, url string, size int32) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
@@ -29,7 +29,7 @@ func poolOf(t *testing.T, url string, size int32) *pgxpool.Pool {
 	return pool
 }
 
-// over makes a client of a pool.
+// over returns a client of a pool.
 func over(t *testing.T, pool *pgxpool.Pool) *lock.Client {
 	t.Helper()
 	b, err := pglock.New(pool)
@@ -44,8 +44,8 @@ func over(t *testing.T, pool *pgxpool.Pool) *lock.Client {
 	return c
 }
 
-// contend makes workers take a few locks in turn. It fails if two ever hold one at
-// once, or if tokens do not rise.
+// contend makes workers lock and unlock a few keys. It fails if two hold one at once, or
+// if tokens do not rise.
 func contend(t *testing.T, clients []*lock.Client, keys, workers, cycles int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -78,16 +78,16 @@ func contend(t *testing.T, clients []*lock.Client, keys, workers, cycles int) {
 	wg.Wait()
 }
 
-// deadlocks counts those that the server had to end.
+// deadlocks returns how many deadlocks the server has resolved.
 func deadlocks(t *testing.T, admin *pgxpool.Pool) (n int) {
 	t.Helper()
 	must(t, admin.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&n))
 	return n
 }
 
-// TestDeadlocks does 1,920 contended operations, at each level, and as many of the
-// naive design that is often seen: a row made by each lock and deleted by each
-// unlock, under a unique index beside the primary key.
+// TestDeadlocks does 1,920 contended operations at each level, and as many of a common
+// naive design: each lock inserts a row and each unlock deletes it, with a unique index
+// besides the primary key.
 func TestDeadlocks(t *testing.T) {
 	s, admin := server(t)
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
@@ -107,7 +107,7 @@ func TestDeadlocks(t *testing.T) {
 		}
 		naive(t, s.PostgresURL(), admin, level)
 		if more := deadlocks(t, admin); more > n {
-			return // theirs; what follows could not be told from them
+			return // of the naive design; the next ones could not be attributed
 		}
 	}
 }
@@ -225,9 +225,9 @@ func TestSmallPools(t *testing.T) {
 	must(t, pool.Ping(t.Context()))
 }
 
-// TestConnectionLimit has a limit of a role that the driver's own connections reach:
-// one of the pool, and the one that listens or none for that. Whatever is asked
-// finds a way, renewals too, and waiters are told again when there is room.
+// TestConnectionLimit: the connections of the driver reach the limit of their role, which
+// allows one connection of the pool and the listening connection or not. All operations
+// succeed, also renewals, and waiters are notified again when the limit is raised.
 func TestConnectionLimit(t *testing.T) {
 	s, admin := server(t)
 	open(t, pgtest.With(s, nil)) // makes the table
@@ -241,7 +241,7 @@ func TestConnectionLimit(t *testing.T) {
 		t.Helper()
 		must(t, eventually(func() error {
 			if l, o := sessions(t, true), sessions(t, false); l != listening || o != others {
-				return fmt.Errorf("want %d that listens and %d others, got %d and %d", listening, others, l, o)
+				return fmt.Errorf("want %d listening and %d others, got %d and %d", listening, others, l, o)
 			}
 			return nil
 		}))
@@ -288,14 +288,14 @@ func TestConnectionLimit(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if limit == 2 { // the one that listens has the last
+			if limit == 2 { // the listening connection has the last slot
 				sql(t, admin, "ALTER ROLE app CONNECTION LIMIT 1")
 				sql(t, admin, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'app' AND query NOT LIKE 'LISTEN%'")
 				if _, err := c.Inspect(t.Context(), "k"); err != nil {
 					t.Errorf("Inspect with a pool that has no connection: %v", err)
 				}
 				if err := renewed.Check(t.Context()); err != nil {
-					t.Errorf("a renewal while nobody listens: %v", err)
+					t.Errorf("a renewal without a listening connection: %v", err)
 				}
 				want(t, 0, 1)
 			}
@@ -305,7 +305,7 @@ func TestConnectionLimit(t *testing.T) {
 			sql(t, admin, "ALTER ROLE app CONNECTION LIMIT 4")
 			must(t, eventually(func() error {
 				if sessions(t, true) != 1 {
-					return errors.New("nobody listens, though there is room")
+					return errors.New("no listening connection, although the limit allows it")
 				}
 				return nil
 			}))
@@ -314,7 +314,7 @@ func TestConnectionLimit(t *testing.T) {
 			must(t, second.err)
 			must(t, second.g.Release(t.Context()))
 			if err := renewed.Unlock(t.Context()); err != nil {
-				t.Errorf("what was renewed all the time: %v", err)
+				t.Errorf("the lock that was renewed: %v", err)
 			}
 		})
 	}

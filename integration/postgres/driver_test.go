@@ -22,14 +22,15 @@ import (
 	"github.com/interlock-go/lock/pglock"
 )
 
-// server is the test's own, so it may run beside others: mostly it waits.
+// server starts a server for this test, which then runs in parallel with others.
 func server(t *testing.T) (*provision.Server, *pgxpool.Pool) {
 	t.Parallel()
 	s := provision.NewPostgres(t, provision.AnyPostgres, provision.PostgresUnsynced)
 	return s, pgtest.Admin(t, s)
 }
 
-// localServer is server for tests that need the server's files or process: a container keeps them to itself.
+// localServer is server for tests that need the files or the process of the server, which
+// a container does not expose.
 func localServer(t *testing.T) (*provision.Server, *pgxpool.Pool) {
 	t.Parallel()
 	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
@@ -67,10 +68,10 @@ func open(t testing.TB, url string) *pglock.Backend {
 func request(key string, ttl time.Duration) backend.Request {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
-	return backend.Request{Key: key, Owner: hex.EncodeToString(id[:]), TTL: ttl, Metadata: "who ü%41"}
+	return backend.Request{Key: key, Owner: hex.EncodeToString(id[:]), TTL: ttl, Metadata: "host ü%41"}
 }
 
-// as is the URL with another user and its password.
+// as returns the URL with another user and a password.
 func as(url, user string) string { return strings.Replace(url, "postgres@", user+":topsecret@", 1) }
 
 func TestBadInputIsNamed(t *testing.T) {
@@ -78,9 +79,9 @@ func TestBadInputIsNamed(t *testing.T) {
 	sql(t, admin, `CREATE TABLE alien (name bytea PRIMARY KEY);
 		CREATE TABLE later (name bytea PRIMARY KEY); COMMENT ON TABLE later IS 'interlock lock table, schema 9';
 		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 1';
-		CREATE ROLE nobody LOGIN; CREATE ROLE reader LOGIN;
+		CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN;
 		CREATE ROLE ro LOGIN; ALTER ROLE ro SET default_transaction_read_only = on`)
-	open(t, pgtest.With(s, nil)) // makes the table
+	open(t, pgtest.With(s, nil)) // creates the table
 	sql(t, admin, "GRANT SELECT ON interlock TO reader")
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -96,11 +97,11 @@ func TestBadInputIsNamed(t *testing.T) {
 		"absent":            {as("postgres://postgres@"+absent+"/postgres?sslmode=disable", "u"), absent},
 		"no table":          {pgtest.With(s, nil, "table", "missing", "create", "false"), `the table "missing" is missing`},
 		"no schema":         {pgtest.With(s, nil, "table", "nowhere.locks"), "3F000"},
-		"alien table":       {pgtest.With(s, nil, "table", "alien"), "not of this driver"},
+		"alien table":       {pgtest.With(s, nil, "table", "alien"), "not created by this driver"},
 		"newer table":       {pgtest.With(s, nil, "table", "later"), "schema 9"},
 		"half a table":      {pgtest.With(s, nil, "table", "half"), "another version"},
-		"may not create":    {as(pgtest.With(s, nil, "table", "other"), "nobody"), "CREATE on the schema"},
-		"may not read":      {as(pgtest.With(s, nil), "nobody"), "privileges needed"},
+		"may not create":    {as(pgtest.With(s, nil, "table", "other"), "stranger"), "CREATE on the schema"},
+		"may not read":      {as(pgtest.With(s, nil), "stranger"), "privileges needed"},
 		"wrong database":    {strings.Replace(pgtest.With(s, nil), "/postgres?", "/nosuch?", 1), "nosuch"},
 		"read-only":         {as(pgtest.With(s, nil, "table", "ro"), "ro"), "read-only"},
 	} {
@@ -117,13 +118,13 @@ func TestBadInputIsNamed(t *testing.T) {
 		}
 	}
 	b := open(t, as(pgtest.With(s, nil), "reader"))
-	if _, err := b.TryAcquire(t.Context(), request("k", time.Second)); err == nil || errors.Is(err, backend.ErrUncertain) || !strings.Contains(err.Error(), "INSERT and UPDATE") {
-		t.Errorf("acquire with a user who may only read: want the privileges named, got %v", err)
+	if _, err := b.TryAcquire(t.Context(), request("k", time.Second)); err == nil || backend.OutcomeUnknown(err) || !strings.Contains(err.Error(), "INSERT and UPDATE") {
+		t.Errorf("acquire with a user that may only read: want the privileges named, got %v", err)
 	}
 	var tables int
 	must(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE tablename IN ('other', 'missing', 'ro')").Scan(&tables))
 	if tables != 0 {
-		t.Errorf("%d tables were made by what failed", tables)
+		t.Errorf("%d tables were created by calls that failed", tables)
 	}
 }
 
@@ -144,7 +145,8 @@ func TestConcurrentCreation(t *testing.T) {
 	wg.Wait()
 }
 
-// TestLeastPrivileges does everything with what docs/backends/postgresql.md grants.
+// TestLeastPrivileges calls all operations with the privileges of
+// docs/backends/postgresql.md.
 func TestLeastPrivileges(t *testing.T) {
 	s, admin := server(t)
 	schema, err := pglock.Schema("locks.interlock")
@@ -187,7 +189,7 @@ type outcome struct {
 	err error
 }
 
-// waitFor returns when the attempt waits.
+// waitFor starts an attempt and returns when it waits.
 func waitFor(t testing.TB, b *pglock.Backend, req backend.Request) <-chan outcome {
 	t.Helper()
 	waits, got := make(chan struct{}, 1), make(chan outcome, 1)
@@ -203,7 +205,7 @@ func waitFor(t testing.TB, b *pglock.Backend, req backend.Request) <-chan outcom
 	return got
 }
 
-// TestGuard: a stale holder cannot commit, and nobody gets the lock while a
+// TestGuard: a stale holder cannot commit, and no other client gets the lock while a
 // guarded transaction runs.
 func TestGuard(t *testing.T) {
 	s, admin := server(t)
@@ -225,7 +227,7 @@ func TestGuard(t *testing.T) {
 	select {
 	case <-next:
 		t.Error("the lock was granted while a guarded transaction ran")
-	case <-time.After(time.Second): // the lease has ended for long
+	case <-time.After(time.Second): // the lease has ended
 	}
 	committed := time.Now()
 	must(t, tx.Commit(t.Context()))
@@ -245,7 +247,7 @@ func TestGuard(t *testing.T) {
 	must(t, tx.Rollback(t.Context()))
 }
 
-// TestKilledConnections ends all connections of the clients at each step.
+// TestKilledConnections kills all connections of the clients at each step.
 func TestKilledConnections(t *testing.T) {
 	s, admin := server(t)
 	a, b := open(t, pgtest.With(s, nil)), open(t, pgtest.With(s, nil, "pool_size", "2"))
@@ -289,7 +291,7 @@ func TestKilledConnections(t *testing.T) {
 	}
 }
 
-// TestSweep: rows long unused go, and tokens still rise.
+// TestSweep deletes rows that were not used for long, and tokens still rise.
 func TestSweep(t *testing.T) {
 	s, admin := server(t)
 	b := open(t, pgtest.With(s, nil))
@@ -315,8 +317,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestLateRequestIsRefused: a request of an abandoned attempt that the server
-// executes late must not succeed, with or without a row at the time.
+// TestLateRequestIsRefused: a request of an abandoned attempt that the server executes
+// late must not succeed, whether the row existed or not.
 func TestLateRequestIsRefused(t *testing.T) {
 	s, _ := server(t)
 	b := open(t, pgtest.With(s, nil))

@@ -15,8 +15,8 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// TestSurvivesPowerCut ends the server at once after each reply that promises a lock to
-// somebody, with a default by which it would not have been on disk yet.
+// TestSurvivesPowerCut kills the server after each reply that grants a lock. The default
+// of the server is asynchronous commit: a grant would not be on disk yet.
 func TestSurvivesPowerCut(t *testing.T) {
 	t.Parallel()
 	s := provision.NewPostgres(t, provision.Postgres15, "synchronous_commit=off", "wal_writer_delay=10s")
@@ -31,7 +31,7 @@ func TestSurvivesPowerCut(t *testing.T) {
 		t.Helper()
 		var info backend.Info
 		var err error
-		for range 10 { // the pool's connections are gone
+		for range 10 { // the pool's connections are dead
 			if info, err = a.Inspect(t.Context(), "k"); err == nil {
 				break
 			}
@@ -67,7 +67,7 @@ func TestSurvivesPowerCut(t *testing.T) {
 			t.Fatalf("%s: %v", what, o.err)
 		}
 		cut()
-		var owner string // its claim of 3 s may be over
+		var owner string // its provisional TTL of 3 s may have passed
 		must(t, eventually(func() error {
 			return admin.QueryRow(t.Context(), "SELECT owner FROM interlock").Scan(&owner)
 		}))
@@ -79,18 +79,18 @@ func TestSurvivesPowerCut(t *testing.T) {
 	}
 }
 
-// TestKeep: a grant can be left to expire sooner, and the first waiter is told.
+// TestKeep: Keep lets a grant expire sooner, and the first waiter is notified.
 func TestKeep(t *testing.T) {
 	s, _ := server(t)
 	a, b := open(t, pgtest.With(s, nil)), open(t, pgtest.With(s, nil))
 	g, err := a.TryAcquire(t.Context(), request("k", time.Hour))
 	must(t, err)
 	got := waitFor(t, b, request("k", time.Minute))
-	must(t, g.Renew(t.Context(), time.Second)) // never shortens
+	must(t, g.Renew(t.Context(), time.Second)) // must not shorten the lease
 	info, err := a.Inspect(t.Context(), "k")
 	must(t, err)
 	if info.Holder == nil || info.Holder.Left < 50*time.Minute {
-		t.Errorf("a renewal to less: got %+v", info.Holder)
+		t.Errorf("a shorter renewal: want the lease unchanged, got %+v", info.Holder)
 	}
 	kept := time.Now()
 	must(t, g.(backend.Keeper).Keep(t.Context(), 1500*time.Millisecond))
@@ -98,17 +98,17 @@ func TestKeep(t *testing.T) {
 	case o := <-got:
 		must(t, o.err)
 		if after := time.Since(kept); after < 1500*time.Millisecond {
-			t.Errorf("granted after %v of the 1.5 s that it was to be kept", after)
+			t.Errorf("want the grant kept for 1.5s, the next grant came after %v", after)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the waiter was not told that the lease ends sooner")
+		t.Fatal("the waiter was not notified that the lease ends sooner")
 	}
 	if err := g.(backend.Keeper).Keep(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
-		t.Errorf("Keep of a grant that is gone: want ErrLost, got %v", err)
+		t.Errorf("Keep of a lost grant: want ErrLost, got %v", err)
 	}
 }
 
-// TestAge is for how long the holder has been there, and starts anew with the next.
+// TestAge: the age of a holder is the time since its grant, also after a hand-over.
 func TestAge(t *testing.T) {
 	s, _ := server(t)
 	b := open(t, pgtest.With(s, nil))
@@ -135,14 +135,14 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// refusesToGrant wants plain errors from a server that cannot write, and the lock
-// g of key "held" left alone.
+// refusesToGrant checks that a server that cannot write returns errors of known outcome,
+// and that g, the grant of key "held", is not lost.
 func refusesToGrant(t *testing.T, b backend.Backend, g backend.Grant, says string) {
 	t.Helper()
 	for _, key := range []string{"free", "held"} {
 		got, err := b.TryAcquire(t.Context(), request(key, time.Minute))
-		if got != nil || err == nil || errors.Is(err, backend.ErrUncertain) || errors.Is(err, backend.ErrLocked) || !strings.Contains(err.Error(), says) {
-			t.Errorf("TryAcquire of %s: want a plain error that says %q, got %v, %v", key, says, got, err)
+		if got != nil || err == nil || errors.Is(err, backend.ErrUncertain) || backend.OutcomeUnknown(err) || errors.Is(err, backend.ErrLocked) || !strings.Contains(err.Error(), says) {
+			t.Errorf("TryAcquire of %s: want an error of known outcome that says %q, got %v, %v", key, says, got, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		got, err = b.(backend.Waiter).Acquire(ctx, request(key, time.Minute))
@@ -153,7 +153,7 @@ func refusesToGrant(t *testing.T, b backend.Backend, g backend.Grant, says strin
 	}
 	for what, err := range map[string]error{"Renew": g.Renew(t.Context(), time.Minute), "Release": g.Release(t.Context())} {
 		if err == nil || errors.Is(err, backend.ErrLost) {
-			t.Errorf("%s: want an error that says nothing of a loss, got %v", what, err)
+			t.Errorf("%s: want an error that is not ErrLost, got %v", what, err)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestReadOnly(t *testing.T) {
 		must(t, err)
 		_, err = admin.Exec(t.Context(), "SELECT pg_reload_conf()")
 		must(t, err)
-		must(t, eventually(func() error { // each session looks at it between its statements, some time after the signal
+		must(t, eventually(func() error { // a session applies it between statements, some time after the signal
 			probes++
 			probe, err := b.TryAcquire(t.Context(), request(fmt.Sprint("probe ", probes), time.Minute))
 			if err == nil {
@@ -200,15 +200,15 @@ func TestReadOnly(t *testing.T) {
 	worksAgain(t, b, g)
 }
 
-// TestStandby: a server in recovery grants nothing; promoted, it goes on with what
-// it knows.
+// TestStandby: a server in recovery grants nothing. After its promotion it has the locks
+// as before.
 func TestStandby(t *testing.T) {
 	s, admin := localServer(t)
 	b := open(t, pgtest.With(s, nil, "pool_size", "1"))
 	g, err := b.TryAcquire(t.Context(), request("held", time.Hour))
 	must(t, err)
 	must(t, provision.RestartAsStandby(t, s))
-	_ = b.Ping(t.Context()) // the old connection
+	_ = b.Ping(t.Context()) // fails on the old connection
 	refusesToGrant(t, b, g, "connect to the primary")
 	must(t, eventually(func() error {
 		_, err := admin.Exec(t.Context(), "SELECT pg_promote(true, 30)")
@@ -217,28 +217,28 @@ func TestStandby(t *testing.T) {
 	worksAgain(t, b, g)
 }
 
-// TestNoSpace: the server cannot make the table any larger.
+// TestNoSpace: the server cannot extend the table.
 func TestNoSpace(t *testing.T) {
 	s, admin := localServer(t)
 	b := open(t, pgtest.With(s, nil, "pool_size", "1", "application_name", "full"))
 	var bytes, pid int
 	must(t, b.Ping(t.Context()))
 	must(t, admin.QueryRow(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = 'full'").Scan(&pid))
-	// more than a segment of the log, which must still be written
+	// larger than a segment of the log, to which the server must still be able to write
 	sql(t, admin, "INSERT INTO interlock (name, token) SELECT ('filler ' || i)::bytea, 1 FROM generate_series(1, 200000) i")
 	must(t, admin.QueryRow(t.Context(), "SELECT pg_relation_size('interlock')").Scan(&bytes))
 	if bytes < 17<<20 {
 		t.Fatalf("the table has %d bytes", bytes)
 	}
 	args := []string{"prlimit", "--pid", fmt.Sprint(pid), fmt.Sprintf("--fsize=%d", 17<<20)}
-	if os.Getuid() == 0 { // root without all its powers may not, the process's own user may
+	if os.Getuid() == 0 { // root may lack the capability; the user of the process has it
 		args = append([]string{"setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"}, args...)
 	}
 	limit := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	if out, err := limit.CombinedOutput(); err != nil {
 		t.Skipf("cannot limit the files of %s: %v %s", s.Source, err, out)
 	}
-	for i := range 1000 { // there may be room on the last page
+	for i := range 1000 { // the last page may have room
 		key := fmt.Sprint("k", i)
 		g, err := b.TryAcquire(t.Context(), request(key, time.Minute))
 		if err == nil {
@@ -246,18 +246,18 @@ func TestNoSpace(t *testing.T) {
 			continue
 		}
 		if errors.Is(err, backend.ErrUncertain) || !strings.Contains(err.Error(), "extend file") {
-			t.Errorf("want a plain error that says that a file cannot be made larger, got %v", err)
+			t.Errorf("want an error of known outcome that says that a file cannot be extended, got %v", err)
 		}
 		info, err := b.Inspect(t.Context(), key)
 		if err != nil || info.Holder != nil {
-			t.Errorf("after it: want the lock free, got %+v, %v", info.Holder, err)
+			t.Errorf("after the error: want the lock free, got %+v, %v", info.Holder, err)
 		}
 		return
 	}
-	t.Error("want an error, got 1000 locks")
+	t.Error("want an error, got 1000 grants")
 }
 
-// eventually tries for some time.
+// eventually repeats try for up to 20 s.
 func eventually(try func() error) error {
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		if err := try(); err == nil || time.Since(begun) > 20*time.Second {

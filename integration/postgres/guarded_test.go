@@ -13,8 +13,8 @@ import (
 	"github.com/interlock-go/lock/integration/postgres/pgtest"
 )
 
-// TestStaleHolderCannotCommit: a transaction that began while the lock was held is
-// guarded after it was lost, at each level.
+// TestStaleHolderCannotCommit: a transaction that began while the lock was held calls
+// Guard after the lock was lost, at each level.
 func TestStaleHolderCannotCommit(t *testing.T) {
 	s, admin := server(t)
 	b := open(t, pgtest.With(s, nil))
@@ -28,7 +28,7 @@ func TestStaleHolderCannotCommit(t *testing.T) {
 			must(t, err)
 			defer func() { _ = tx.Rollback(context.Background()) }()
 			var n int
-			must(t, tx.QueryRow(t.Context(), "SELECT n FROM stock WHERE item = 'x'").Scan(&n)) // its snapshot
+			must(t, tx.QueryRow(t.Context(), "SELECT n FROM stock WHERE item = 'x'").Scan(&n)) // takes the snapshot
 			lose()
 			if err := b.Guard(t.Context(), tx, req.Key, req.Owner, g.Token()); err != nil {
 				return err
@@ -54,7 +54,7 @@ func TestStaleHolderCannotCommit(t *testing.T) {
 		if !undone && !errors.Is(err, backend.ErrLost) {
 			t.Errorf("%s: a stale holder: want ErrLost, or 40001 where the level has it, got %v", level, err)
 		}
-		// begun again, as one does after 40001
+		// a new transaction, as after 40001
 		if err := sell(func() {}); !errors.Is(err, backend.ErrLost) {
 			t.Errorf("%s: a stale holder, again: want ErrLost, got %v", level, err)
 		}
@@ -66,8 +66,8 @@ func TestStaleHolderCannotCommit(t *testing.T) {
 	}
 }
 
-// TestFence is the pattern of docs/backends/postgresql.md for data that is not
-// where the locks are: the two buyers of 60 of a stock of 100.
+// TestFence tests the pattern of docs/backends/postgresql.md for data in another
+// database than the locks: two buyers of 60 of a stock of 100.
 func TestFence(t *testing.T) {
 	s, admin := server(t)
 	b := open(t, pgtest.With(s, nil))
@@ -79,7 +79,7 @@ func TestFence(t *testing.T) {
 	}
 	first, err := b.TryAcquire(t.Context(), request("k", time.Hour))
 	must(t, err)
-	_, err = b.Break(t.Context(), "k") // it reads 100, and is stopped past its lease
+	_, err = b.Break(t.Context(), "k") // the first buyer has read 100 and is stopped past its lease
 	must(t, err)
 	second, err := b.TryAcquire(t.Context(), request("k", time.Hour))
 	must(t, err)
@@ -91,7 +91,7 @@ func TestFence(t *testing.T) {
 	}{
 		{"the second buyer", 40, second.Token(), 1},
 		{"the first buyer, late", 40, first.Token(), 0},
-		{"the second buyer, who had no answer and sends it again", 40, second.Token(), 0},
+		{"the second buyer again, after a lost reply", 40, second.Token(), 0},
 	} {
 		if got := write(c.n, c.token); got != c.rows {
 			t.Errorf("%s: want %d rows written, got %d", c.what, c.rows, got)

@@ -17,17 +17,17 @@ import (
 	"github.com/interlock-go/lock/pglock"
 )
 
-// oneWay is the delay injected in each direction. It dominates what a busy machine
-// adds, so that durations count round trips.
+// oneWay is the delay injected in each direction. It dominates the delays of a busy
+// machine, so that durations count round trips.
 const (
 	oneWay = 20 * time.Millisecond
 	rtt    = 2 * oneWay
 )
 
-// contender takes the lock and returns how to give it back.
+// contender takes the lock and returns the function that releases it.
 type contender func(ctx context.Context) (func(context.Context) error, error)
 
-// benchPool is a pool for so many at once, warm, so that no connection is made while
+// benchPool returns a pool whose connections are all open, so that none is opened while
 // the link is slow.
 func benchPool(t testing.TB, url string, size int32) *pgxpool.Pool {
 	t.Helper()
@@ -46,8 +46,8 @@ func benchPool(t testing.TB, url string, size int32) *pgxpool.Pool {
 	return pool
 }
 
-// designs are ways to make a lock of PostgreSQL. Each returns a contender for one
-// waiter of a client, and how to end the client.
+// designs are kinds of locks in PostgreSQL. Each returns a contender of a client, and a
+// function that ends the client.
 var designs = map[string]func(t testing.TB, url string, waiters int32) (contender, func()){
 	"pglock": func(t testing.TB, url string, _ int32) (contender, func()) {
 		pool := benchPool(t, url, 4)
@@ -63,8 +63,8 @@ var designs = map[string]func(t testing.TB, url string, waiters int32) (contende
 			return l.Unlock, nil
 		}, func() { _ = c.Close(context.Background()); pool.Close() }
 	},
-	// the lock table that is usually written: take it if it is free or expired, else ask again
-	"upsert, polled each 10 ms": func(t testing.TB, url string, waiters int32) (contender, func()) {
+	// a common lock table: take the lock if it is free or expired, else poll
+	"upsert, polled every 10 ms": func(t testing.TB, url string, waiters int32) (contender, func()) {
 		pool := benchPool(t, url, waiters)
 		return func(ctx context.Context) (func(context.Context) error, error) {
 			id := request("", 0).Owner
@@ -118,8 +118,8 @@ var designs = map[string]func(t testing.TB, url string, waiters int32) (contende
 	},
 }
 
-// handOffs measures, n times, from the call of an unlock to the return of the next
-// holder's lock. Everybody comes back. It tells how often the lock was taken in all.
+// handOffs measures n hand-offs, from the call of an unlock to the return of the next
+// holder's lock. Each waiter locks again and again. taken counts all locks.
 func handOffs(t testing.TB, waiters []contender, n int) (gaps []time.Duration, taken int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -165,7 +165,7 @@ func handOffs(t testing.TB, waiters []contender, n int) (gaps []time.Duration, t
 	}
 	cancel()
 	wg.Wait()
-	gaps = gaps[min(len(gaps), len(waiters)):] // once everybody waits
+	gaps = gaps[min(len(gaps), len(waiters)):] // from when all wait
 	slices.Sort(gaps)
 	return gaps, taken
 }
@@ -177,7 +177,8 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// distant is a server behind a link that can be slow, and the URL of that.
+// distant starts a server behind a link whose delay can be set, and returns the URL of
+// the link.
 func distant(t testing.TB, settings ...string) (*provision.Proxy, *pgxpool.Pool, string) {
 	s := provision.NewPostgres(t, provision.AnyPostgres, settings...)
 	admin := pgtest.Admin(t, s)
@@ -192,7 +193,7 @@ func distant(t testing.TB, settings ...string) (*provision.Proxy, *pgxpool.Pool,
 	return p, admin, strings.Replace(s.PostgresURL(), s.Addr(), p.Addr(), 1)
 }
 
-// made makes a contender for each of some waiters in four clients.
+// made returns contenders for the waiters, in four clients.
 func made(t testing.TB, design, url string, waiters int) (each []contender, end func()) {
 	var ends []func()
 	for range 4 {
@@ -209,23 +210,23 @@ func made(t testing.TB, design, url string, waiters int) (each []contender, end 
 	}
 }
 
-// work is what the server has done so far: statements of clients, and waits for the
-// disk, which a session reports for certain only when it ends.
+// work returns how many statements the server has executed for clients and how often it
+// has waited for the disk. A session reports the latter for certain only when it ends.
 func work(t testing.TB, admin *pgxpool.Pool) (statements, syncs int64) {
 	must(t, admin.QueryRow(t.Context(), `SELECT (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ '"interlock"|polled|pg_advisory' AND query !~ 'pg_stat')::bigint,
 		(SELECT wal_sync FROM pg_stat_wal)`).Scan(&statements, &syncs)) // a statement that waits is not counted yet
 	return statements, syncs
 }
 
-// BenchmarkHandOff: -benchtime=300x. The delayed runs count round trips, and the
-// others statements and waits for the disk.
+// BenchmarkHandOff: -benchtime=300x. The runs with a delay count round trips, the others
+// statements and fsyncs.
 func BenchmarkHandOff(b *testing.B) {
 	p, admin, url := distant(b)
 	waiting, delays := []int{16, 64}, []time.Duration{oneWay, 0}
-	if testing.Short() { // does it work?
+	if testing.Short() { // only checks that it works
 		waiting, delays = []int{4}, delays[1:]
 	}
-	for _, design := range []string{"pglock", "upsert, polled each 10 ms", "session lock", "SELECT FOR UPDATE"} {
+	for _, design := range []string{"pglock", "upsert, polled every 10 ms", "session lock", "SELECT FOR UPDATE"} {
 		for _, waiters := range waiting {
 			for _, delay := range delays {
 				b.Run(fmt.Sprintf("%s/%d waiters/RTT %v", design, waiters, 2*delay), func(b *testing.B) {
@@ -261,12 +262,12 @@ func BenchmarkHandOff(b *testing.B) {
 	}
 }
 
-// rawRoundTrip is the median of some SELECT 1.
+// rawRoundTrip returns the median of 200 SELECT 1.
 func rawRoundTrip(t testing.TB, pool *pgxpool.Pool) time.Duration {
 	return roundTrips(t, pool, func(done int) bool { return done < 200 })
 }
 
-// roundTrips is the median of SELECT 1, as long as there is to be more than was done.
+// roundTrips repeats SELECT 1 while more returns true, and returns the median.
 func roundTrips(t testing.TB, pool *pgxpool.Pool, more func(done int) bool) time.Duration {
 	var all []time.Duration
 	for more(len(all)) {
@@ -281,8 +282,8 @@ func roundTrips(t testing.TB, pool *pgxpool.Pool, more func(done int) bool) time
 	return quantile(all, .5)
 }
 
-// TestRoundTrips is BenchmarkHandOff with a bound that leaves room for a busy machine
-// but not for another round trip: it is set by what one takes at the same time.
+// TestRoundTrips is BenchmarkHandOff with a bound that allows for a busy machine but not
+// for another round trip: it is relative to the round trips of the same time.
 func TestRoundTrips(t *testing.T) {
 	p, _, url := distant(t, provision.PostgresUnsynced)
 	each, end := made(t, "pglock", url, 16)

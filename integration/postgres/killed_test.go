@@ -14,8 +14,8 @@ import (
 	"github.com/interlock-go/lock/pglock"
 )
 
-// TestKilledWithinStatement ends the connection, or the call, while the server is in
-// the midst of each statement: it waits for a row that somebody else has locked.
+// TestKilledWithinStatement ends the connection, or the call, while the server executes
+// a statement, which waits for a row that another transaction has locked.
 func TestKilledWithinStatement(t *testing.T) {
 	s, admin := server(t)
 	b := open(t, pgtest.With(s, nil, "pool_size", "2", "application_name", "victim"))
@@ -32,7 +32,7 @@ func TestKilledWithinStatement(t *testing.T) {
 				must(t, err)
 				other := request(key, time.Hour)
 				acquire := step == "TryAcquire" || step == "Acquire"
-				if acquire { // it must come as far as the row
+				if acquire { // the statement must reach the row
 					must(t, g.Release(t.Context()))
 				}
 				row, err := admin.Begin(t.Context())
@@ -69,7 +69,7 @@ func TestKilledWithinStatement(t *testing.T) {
 					t.Errorf("want ErrUncertain, got %v", err)
 				}
 				must(t, row.Rollback(t.Context()))
-				// the server may still be in it, without anybody to tell
+				// the server may still execute the statement
 				must(t, eventually(func() error { return blocked(admin, 0) }))
 				if acquire {
 					must(t, b.Abandon(t.Context(), other))
@@ -80,13 +80,13 @@ func TestKilledWithinStatement(t *testing.T) {
 				case ierr != nil:
 					t.Error(ierr)
 				case acquire && err != nil:
-					t.Errorf("after an attempt that was abandoned: want it free, got %v", err)
+					t.Errorf("after an abandoned attempt: want the key free, got %v", err)
 				case acquire:
 					must(t, after.Release(t.Context()))
 				case err == nil && step != "Release" && step != "Abandon" && step != "Break":
-					t.Errorf("want it held as before, it was granted")
+					t.Errorf("want the key held as before, it was granted")
 				case errors.Is(err, backend.ErrLocked) && info.Holder.Owner != req.Owner:
-					t.Errorf("want it held by %s, got %+v", req.Owner, info.Holder)
+					t.Errorf("want the key held by %s, got %+v", req.Owner, info.Holder)
 				case err != nil && !errors.Is(err, backend.ErrLocked):
 					t.Error(err)
 				}
@@ -95,7 +95,7 @@ func TestKilledWithinStatement(t *testing.T) {
 	}
 }
 
-// blocked wants that many statements of the driver to wait for a row.
+// blocked returns an error unless that many statements of the driver wait for a row.
 func blocked(admin *pgxpool.Pool, want int) error {
 	var n int
 	err := admin.QueryRow(context.Background(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim' AND wait_event_type = 'Lock'").Scan(&n)
@@ -105,10 +105,10 @@ func blocked(admin *pgxpool.Pool, want int) error {
 	return err
 }
 
-// noneLeft wants no connection of the driver's to hold anything between statements.
+// noneLeft checks that no connection of the driver is in a transaction or holds a lock.
 func noneLeft(t *testing.T, b *pglock.Backend, admin *pgxpool.Pool) {
 	t.Helper()
-	for range 4 { // each connection of the pool is good
+	for range 4 { // each connection of the pool works
 		must(t, b.Ping(t.Context()))
 	}
 	must(t, eventually(func() error {

@@ -1,5 +1,5 @@
-// Package postgres_test runs the conformance suite against real PostgreSQL
-// servers, and what only PostgreSQL can do beside it.
+// Package postgres_test runs the conformance suite against real PostgreSQL servers, and
+// the tests of what is specific to PostgreSQL.
 package postgres_test
 
 import (

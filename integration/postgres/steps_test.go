@@ -18,8 +18,8 @@ import (
 	"github.com/interlock-go/lock/pglock"
 )
 
-// stage is a server, a backend of it, and a lock whose row the test changes by hand:
-// time passes, clocks are set and processes die without waiting.
+// stage is a server, a backend and a lock. The test changes the row of the lock, so that
+// leases expire, clocks are set and processes die at once.
 type stage struct {
 	*testing.T
 	s     *provision.Server
@@ -28,14 +28,14 @@ type stage struct {
 	key   string
 }
 
-// TestSteps is about the conditions of each statement, one by one.
+// TestSteps tests the conditions of each statement, one by one.
 func TestSteps(t *testing.T) {
 	s, admin := server(t)
 	b := open(t, pgtest.With(s, nil))
 	for name, f := range map[string]func(*stage){
 		"another's grant": anothersGrant, "expired grant": expiredGrant, "tokens": tokens, "the queue first": queueFirst,
-		"claim": claimed, "abandoned": abandonedAttempt, "unanswered": unansweredRequest, "trust": trustFromTheSend,
-		"guard": guardConditions, "return to sender": returnedToSender, "deaf for a while": deafForAWhile,
+		"provisional TTL": provisionalTTL, "abandoned": abandonedAttempt, "unanswered": unansweredRequest, "trust": trustFromTheSend,
+		"guard": guardConditions, "unclaimed grant": unclaimedGrant, "notifications interrupted": notificationsInterrupted,
 		"clock set back": clockSetBack, "two leave at once": twoLeaveAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +59,8 @@ func (s *stage) try() backend.Grant {
 	return g
 }
 
-// stands is who holds by the row, expired or not, and who waits.
-func (s *stage) stands() (owner, queue string, left time.Duration) {
+// state returns the owner in the row, expired or not, the queue and the lease.
+func (s *stage) state() (owner, queue string, left time.Duration) {
 	s.Helper()
 	var ms float64
 	must(s, s.admin.QueryRow(s.Context(), `SELECT coalesce(owner, ''), array_to_string(queue, ','), coalesce(extract(epoch FROM expires - granted), 0)::float8 * 1000
@@ -75,7 +75,7 @@ func (s *stage) lost(what string, err error) {
 	}
 }
 
-// enqueue puts an attempt into the queue, of a process that may not exist.
+// enqueue puts an attempt of another process, which may not exist, into the queue.
 func (s *stage) enqueue(process string) backend.Request {
 	s.Helper()
 	req := request(s.key, time.Hour)
@@ -83,7 +83,7 @@ func (s *stage) enqueue(process string) backend.Request {
 	return req
 }
 
-const nobody = "0000000000000000"
+const noProcess = "0000000000000000"
 
 func anothersGrant(s *stage) {
 	stale := s.try()
@@ -143,54 +143,54 @@ func tokens(s *stage) {
 
 func queueFirst(s *stage) {
 	s.try()
-	first := s.enqueue(nobody)
+	first := s.enqueue(noProcess)
 	s.row("expires = clock_timestamp() - interval '1 second'")
 	if _, err := s.b.TryAcquire(s.Context(), request(s.key, time.Hour)); !errors.Is(err, backend.ErrLocked) {
 		s.Errorf("TryAcquire of a free key with a queue: want ErrLocked, got %v", err)
 	}
-	if owner, queue, _ := s.stands(); owner != first.Owner || queue != "" {
-		s.Errorf("want the key given to the first in the queue, got %q, and %q wait", owner, queue)
+	if owner, queue, _ := s.state(); owner != first.Owner || queue != "" {
+		s.Errorf("want the key granted to the first waiter, got %q, and %q in the queue", owner, queue)
 	}
 }
 
-func claimed(s *stage) {
+func provisionalTTL(s *stage) {
 	g := s.try()
-	next := s.enqueue(nobody)
+	next := s.enqueue(noProcess)
 	must(s, g.Release(s.Context()))
-	if owner, _, left := s.stands(); owner != next.Owner || left > 3*time.Second {
-		s.Errorf("a grant that was handed over: want it %s's for 3s, got %s's for %v", next.Owner, owner, left)
+	if owner, _, left := s.state(); owner != next.Owner || left > 3*time.Second {
+		s.Errorf("a hand-over: want it granted to %s for 3s, got %s for %v", next.Owner, owner, left)
 	}
 }
 
 func abandonedAttempt(s *stage) {
 	g := s.try()
-	waits := s.enqueue(nobody)
+	waits := s.enqueue(noProcess)
 	must(s, s.b.Abandon(s.Context(), waits))
-	if _, queue, _ := s.stands(); queue != "" {
-		s.Errorf("want nobody in the queue, got %q", queue)
+	if _, queue, _ := s.state(); queue != "" {
+		s.Errorf("want an empty queue, got %q", queue)
 	}
 	if _, err := s.b.TryAcquire(s.Context(), waits); !errors.Is(err, backend.ErrInvalid) {
-		s.Errorf("a request that comes after it was abandoned, held key: want ErrInvalid, got %v", err)
+		s.Errorf("a late request of an abandoned attempt, held key: want ErrInvalid, got %v", err)
 	}
 	must(s, g.Release(s.Context()))
 	if _, err := s.b.TryAcquire(s.Context(), waits); !errors.Is(err, backend.ErrInvalid) {
-		s.Errorf("a request that comes after it was abandoned: want ErrInvalid, got %v", err)
+		s.Errorf("a late request of an abandoned attempt: want ErrInvalid, got %v", err)
 	}
-	if owner, _, _ := s.stands(); owner != "" {
-		s.Errorf("a request that comes after it was abandoned: want nobody to hold, got %s", owner)
+	if owner, _, _ := s.state(); owner != "" {
+		s.Errorf("a late request of an abandoned attempt: want no holder, got %s", owner)
 	}
 }
 
-// distantly opens a backend behind a proxy.
-func (s *stage) distantly() (*pglock.Backend, *provision.Proxy) {
+// behindProxy opens a backend behind a proxy.
+func (s *stage) behindProxy() (*pglock.Backend, *provision.Proxy) {
 	p := provision.NewProxy(s, s.s.Addr())
 	return open(s, strings.Replace(pgtest.With(s.s, nil), s.s.Addr(), p.Addr(), 1)), p
 }
 
-// unansweredRequest loses the reply to a request to wait in the queue: it is refused
-// when it comes again, for it may have been on its way only.
+// unansweredRequest loses the reply to a request to wait in the queue. After Abandon the
+// server refuses the request, which could also be late.
 func unansweredRequest(s *stage) {
-	b, p := s.distantly()
+	b, p := s.behindProxy()
 	req := request(s.key, time.Hour)
 	p.DropReply(func(request []byte) bool { return bytes.Contains(request, []byte(req.Owner)) })
 	if _, err := b.Acquire(s.Context(), req); !errors.Is(err, backend.ErrUncertain) {
@@ -198,28 +198,28 @@ func unansweredRequest(s *stage) {
 	}
 	must(s, b.Abandon(s.Context(), req))
 	if _, err := s.b.TryAcquire(s.Context(), req); !errors.Is(err, backend.ErrInvalid) {
-		s.Errorf("an unanswered request that comes after its attempt was abandoned: want ErrInvalid, got %v", err)
+		s.Errorf("an unanswered request, executed after Abandon: want ErrInvalid, got %v", err)
 	}
 }
 
 func trustFromTheSend(s *stage) {
-	b, p := s.distantly()
+	b, p := s.behindProxy()
 	const oneWay, ttl = 300 * time.Millisecond, time.Hour
 	must(s, b.Ping(s.Context())) // a connection is open
 	p.Delay(oneWay)
 	defer p.Delay(0)
-	counts := func(what string, g backend.Grant) {
+	check := func(what string, g backend.Grant) {
 		s.Helper()
 		until := g.Until()
 		if most := time.Now().Add(ttl - 2*oneWay); until.After(most) {
-			s.Errorf("%s over a link of %v each way: trusted %v too long", what, oneWay, until.Sub(most))
+			s.Errorf("%s over a link of %v each way: it is trusted for %v too long", what, oneWay, until.Sub(most))
 		}
 	}
 	g, err := b.TryAcquire(s.Context(), request(s.key, ttl))
 	must(s, err)
-	counts("a grant", g)
+	check("a grant", g)
 	must(s, g.Renew(s.Context(), ttl))
-	counts("a renewal", g)
+	check("a renewal", g)
 }
 
 func guardConditions(s *stage) {
@@ -251,10 +251,10 @@ func guardConditions(s *stage) {
 	s.lost("an expired grant", guard(req.Owner, g.Token(), func() {}))
 }
 
-// returnedToSender hands the lock to an attempt of a process that knows nothing of it.
-func returnedToSender(s *stage) {
+// unclaimedGrant hands the lock over to an attempt that its process does not know.
+func unclaimedGrant(s *stage) {
 	g := s.try()
-	got := waitFor(s, s.b, request(s.key, time.Hour)) // the process listens now
+	got := waitFor(s, s.b, request(s.key, time.Hour)) // the process listens from now on
 	must(s, g.Release(s.Context()))
 	o := <-got
 	must(s, o.err)
@@ -263,41 +263,53 @@ func returnedToSender(s *stage) {
 	s.enqueue(process)
 	must(s, o.g.Release(s.Context()))
 	must(s, eventually(func() error {
-		if owner, _, _ := s.stands(); owner != "" {
-			return fmt.Errorf("held by %s, which nobody waits with", owner)
+		if owner, _, _ := s.state(); owner != "" {
+			return fmt.Errorf("still held by the unknown attempt %s", owner)
 		}
 		return nil
 	}))
 }
 
-// deafForAWhile releases a lock while the connection on which a waiter is told has
-// broken and the next one does not listen yet.
-func deafForAWhile(s *stage) {
+// notificationsInterrupted releases a lock after the listening connection was lost and
+// before the next one listens. The waiter gets the lock, and both events are reported.
+func notificationsInterrupted(s *stage) {
 	p := provision.NewProxy(s, s.s.Addr())
 	b := open(s, pgtest.With(s.s, nil, "listen", p.Addr()))
+	reports := make(chan error, 10)
+	b.ReportStatus(func(_ string, err error) { reports <- err })
 	g := s.try()
 	got := waitFor(s, b, request(s.key, time.Hour))
 	p.Stall()
 	p.ResetPeer()
 	must(s, eventually(func() error {
-		// pgx connects first to cancel what the broken connection did; who waits asks once more after that
+		// pgx connects first to cancel the statement of the broken connection
 		if n := p.Connections(); n < 2 {
-			return fmt.Errorf("%d connections, it does not connect again", n)
+			return fmt.Errorf("%d connections, want it to connect again", n)
 		}
 		return nil
 	}))
 	must(s, g.Release(s.Context()))
 	must(s, p.Heal())
 	s.granted(got)
+	for _, failed := range []bool{true, false} {
+		select {
+		case err := <-reports:
+			if (err != nil) != failed {
+				s.Errorf("report: want an error: %v, got %v", failed, err)
+			}
+		case <-time.After(20 * time.Second):
+			s.Fatalf("no report within 20 s; want one with an error: %v", failed)
+		}
+	}
 }
 
-// clockSetBack tells the first waiter of a lease by a clock that is an hour ahead of
-// what it reads when it asks. It has to ask again when that lease ends.
+// clockSetBack notifies the first waiter of a lease by a clock that is an hour ahead of
+// the clock of the next reply. The waiter must poll when that lease ends.
 func clockSetBack(s *stage) {
 	s.try()
 	req := request(s.key, time.Hour)
 	got := waitFor(s, s.b, req)
-	s.row("expires = clock_timestamp() + interval '2 seconds'") // nobody renews it
+	s.row("expires = clock_timestamp() + interval '2 seconds'") // it is not renewed
 	_, err := s.admin.Exec(s.Context(), `SELECT pg_notify('interlock_' || substr(queue[1], 34, 16),
 		'h ' || $2 || ' ' || ((extract(epoch FROM clock_timestamp()) + 3600) * 1000000)::bigint || ' 100000') FROM interlock WHERE name = $1`,
 		[]byte("lock:"+s.key), req.Owner)
@@ -305,12 +317,12 @@ func clockSetBack(s *stage) {
 	s.granted(got)
 }
 
-// twoLeaveAtOnce gives up the two first waiters, the second while it waits for the row
-// behind the first: the third one has to learn that it is the first, and when the
-// lease ends.
+// twoLeaveAtOnce abandons the first two waiters, the second while its statement waits for
+// the row that the first one has locked. The third waiter must be notified that it is the
+// first, and when the lease ends.
 func twoLeaveAtOnce(s *stage) {
 	s.try()
-	s.enqueue(nobody)
+	s.enqueue(noProcess)
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
 	second, waits, left := request(s.key, time.Hour), make(chan struct{}, 1), make(chan error, 1)
@@ -319,12 +331,12 @@ func twoLeaveAtOnce(s *stage) {
 	select {
 	case <-waits:
 	case <-time.After(20 * time.Second):
-		s.Fatal("it does not wait within 20 s")
+		s.Fatal("want it to wait within 20 s")
 	}
 	got := waitFor(s, s.b, request(s.key, time.Hour))
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		s.Fatalf("a wait that was given up: %v", err)
+		s.Fatalf("a cancelled wait: want context.Canceled, got %v", err)
 	}
 	tx, err := s.admin.Begin(s.Context())
 	must(s, err)

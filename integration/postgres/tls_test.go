@@ -15,7 +15,7 @@ import (
 	"github.com/interlock-go/lock/integration/suite"
 )
 
-// write makes a file in the server's data folder, by the server.
+// write lets the server write a file in its data directory.
 func write(t *testing.T, admin *pgxpool.Pool, name, content string) {
 	t.Helper()
 	_, err := admin.Exec(t.Context(), fmt.Sprintf("COPY (SELECT unnest(string_to_array('%s', E'\\n'))) TO PROGRAM 'umask 077; cat >%s'",
@@ -41,7 +41,7 @@ func TestTLS(t *testing.T) {
 			sql(t, admin, "SELECT pg_reload_conf()")
 			app, client := as(s.URL(), "app"), strings.Replace(s.URL(), "postgres@", "client@", 1)
 			verify := map[string]string{"sslmode": "verify-full", "sslrootcert": certs.CAFile}
-			must(t, eventually(func() error { // it has read them
+			must(t, eventually(func() error { // the server has read the files
 				c, err := lock.Open(t.Context(), suite.WithParams(app, verify))
 				if err == nil {
 					err = c.Close(t.Context())
@@ -61,7 +61,7 @@ func TestTLS(t *testing.T) {
 					t.Errorf("%v: %v", params, err)
 					continue
 				}
-				handOver(t, c) // listens, too
+				handOver(t, c) // also listens
 				must(t, c.Close(t.Context()))
 			}
 			for what, c := range map[string]struct {
@@ -73,9 +73,9 @@ func TestTLS(t *testing.T) {
 				"no certificate":              {client, "certificate", map[string]string{"sslmode": "require"}},
 				"a wrong password":            {strings.Replace(app, "topsecret", "topsecret1", 1), "password authentication failed", verify},
 				"a key that is a certificate": {client, "sslkey", map[string]string{"sslmode": "require", "sslcert": certs.ClientCertFile, "sslkey": certs.CAFile}},
-				"a name that is not its":      {strings.Replace(app, "127.0.0.1", "127.0.0.2", 1), "127.0.0.2", verify},
+				"another host name":           {strings.Replace(app, "127.0.0.1", "127.0.0.2", 1), "127.0.0.2", verify},
 			} {
-				if what == "a name that is not its" && !strings.HasPrefix(s.Source, "binary") {
+				if what == "another host name" && !strings.HasPrefix(s.Source, "binary") {
 					continue
 				}
 				b, err := suite.Open(t.Context(), suite.WithParams(c.url, c.params))
@@ -90,7 +90,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// handOver makes a waiter the holder.
+// handOver waits for a lock and hands it over.
 func handOver(t *testing.T, c *lock.Client) {
 	t.Helper()
 	l, err := c.Mutex("k").Lock(t.Context())
@@ -106,7 +106,7 @@ func handOver(t *testing.T, c *lock.Client) {
 	must(t, eventually(func() error {
 		info, err := c.Inspect(t.Context(), "k")
 		if err == nil && len(info.Waiters) == 0 {
-			err = fmt.Errorf("nobody waits")
+			err = fmt.Errorf("no waiter")
 		}
 		return err
 	}))

@@ -106,7 +106,7 @@ func replaceFile(name string, content []byte) error {
 	return os.WriteFile(name, content, 0o600)
 }
 
-// checkClock makes sure that the program's clock is as wrong as it is told to be.
+// checkClock makes sure that the program's clock is wrong by what was asked for.
 func checkClock(worker string) error {
 	for _, off := range []int64{3600, -3600} {
 		cmd := exec.Command(worker, "clock")
@@ -120,7 +120,7 @@ func checkClock(worker string) error {
 			return err
 		}
 		if d := says - time.Now().Unix() - off; d < -60 || d > 60 {
-			return fmt.Errorf("%s told to be %d s wrong is %d s off that", worker, off, d)
+			return fmt.Errorf("%s with a clock that should be %d s wrong is %d s off that", worker, off, d)
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ import (
 
 const (
 	pullTimeout = 3 * time.Minute
-	// labelOwner marks our containers with the process that started them, so that leftovers can be told from those
+	// labelOwner marks our containers with the process that started them, so that leftovers can be distinguished from those
 	// of a test that still runs.
 	labelOwner = "com.github.interlock-go.lock.owner"
 )
@@ -243,7 +243,13 @@ func (c *container) kill(ctx context.Context) error {
 func (c *container) pause(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, err := c.docker.ContainerPause(ctx, c.tc.GetContainerID(), client.ContainerPauseOptions{})
+	err := until(ctx, func(ctx context.Context) error { // the engine cannot freeze a container that is starting a process
+		_, err := c.docker.ContainerPause(ctx, c.tc.GetContainerID(), client.ContainerPauseOptions{})
+		if err != nil && !strings.Contains(err.Error(), "unable to freeze") {
+			return final{err}
+		}
+		return err
+	})
 	c.paused = err == nil
 	return err
 }

@@ -173,8 +173,8 @@ func (s *Server) etcd(ctx context.Context, requests func(context.Context, *clien
 	return requests(ctx, e)
 }
 
-// peerPort stands before the port on which a node listens to its peers. Nodes tell in each request who they are, so it
-// can tell whose connections they are.
+// peerPort is a proxy before the port on which a node listens to its peers. Each request of a node contains its id, so
+// peerPort knows which node a connection belongs to.
 type peerPort struct {
 	port     *reservedPort
 	listener net.Listener

@@ -26,7 +26,7 @@ func pidSpace() string {
 	return host + "," + strings.TrimSpace(string(boot)) + "," + ns
 }
 
-// startOf tells a process from a later one of the same pid; it is empty where there is no /proc, and "ended" for a
+// startOf distinguishes a process from a later one with the same pid; it is empty where there is no /proc, and "ended" for a
 // process that only waits to be reaped.
 func startOf(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -124,7 +124,7 @@ func startInstalledMariaDB(ctx context.Context, k kind, o Options) (*Server, err
 	args := []string{"--no-defaults", "--datadir=" + data, "--tmpdir=" + tmp, "--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"), "--init-file=" + init}
 	user := []string{}
 	if os.Geteuid() == 0 {
-		user = []string{"--user=root"} // the files are ours, whoever we are
+		user = []string{"--user=root"} // the files belong to the current user
 	}
 	err = os.WriteFile(init, []byte("CREATE USER IF NOT EXISTS root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n"), 0o600)
 	if err == nil {

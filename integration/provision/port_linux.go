@@ -9,7 +9,7 @@ import (
 
 // reservedPort is a free loopback port that stays ours while its server is down. The socket is bound with
 // SO_REUSEADDR and never listens: Linux then lets a server bind the port as well, refuses connections while none
-// does, and gives the port to nobody who asks for any free one.
+// does, and gives the port to no program that asks for any free one.
 type reservedPort struct {
 	port int
 	fd   int
@@ -20,7 +20,7 @@ func reservePort() (*reservedPort, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
-	// Bound without SO_REUSEADDR first, so that the kernel picks a port that nobody has.
+	// Bound without SO_REUSEADDR first, so that the kernel picks a free port.
 	err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	var name syscall.Sockaddr
 	if err == nil {

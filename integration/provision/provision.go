@@ -7,7 +7,7 @@
 // For a flavour such as redis-8:
 //
 //   - LOCK_TEST_REDIS_8_URL: a running server to use. It is used as it is; a URL that does not answer, or answers
-//     with another version, fails the test, because somebody asked for that very server.
+//     with another version, fails the test, because the caller asked for that very server.
 //   - LOCK_TEST_REDIS_8_IMAGE: the image to run instead of the official one.
 //   - LOCK_TEST_REQUIRE: "all", or a comma list of flavours ("redis-8") and services ("redis", "cluster", "tls"),
 //     that must not be skipped.

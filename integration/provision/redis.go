@@ -95,7 +95,7 @@ func Redis(t testing.TB, flavour string) *Server {
 	return s
 }
 
-// badURL is a server that somebody named and that is not there: never a reason to skip.
+// badURL is the error of a URL from the environment whose server does not answer. It is never a reason to skip.
 type badURL struct{ error }
 
 func startShared(k kind) (*Server, error) {

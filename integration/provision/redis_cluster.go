@@ -35,7 +35,7 @@ func RedisCluster(t testing.TB, flavour string, masters, replicasPerMaster int) 
 	c := &Cluster{Masters: masters}
 	timeout := "2000"
 	if replicasPerMaster == 0 {
-		timeout = "30000" // nobody could take over: a machine that stands still must not make the cluster refuse to serve
+		timeout = "30000" // no replica could take over: a pause of the machine must not make the cluster refuse requests
 	}
 	for range masters * (1 + replicasPerMaster) {
 		// The bus has a port of its own; by default it is at +10000, which may not exist or be taken.
@@ -91,7 +91,7 @@ func (c *Cluster) join(ctx context.Context) error {
 		}
 	}
 	for i, node := range c.Nodes[c.Masters:] {
-		// It can follow a master only once gossip has told it of that master.
+		// A node can follow a master only after gossip has announced that master to it.
 		if err := until(ctx, func(ctx context.Context) error {
 			return node.do(ctx, func(r *redis.Client) error { return r.ClusterReplicate(ctx, ids[i%c.Masters]).Err() })
 		}); err != nil {

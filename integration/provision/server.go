@@ -137,7 +137,8 @@ func (s *Server) control(verb string, do func(context.Context) error) error {
 	return nil
 }
 
-// endWith removes the server when the test is over, and tells what one said last that ended before a test that failed.
+// endWith removes the server when the test is over. If the test failed and the server had ended before, endWith logs
+// the end of its output.
 func (s *Server) endWith(t testing.TB) {
 	t.Cleanup(func() {
 		if t.Failed() && s.in != nil && !s.in.running() {
@@ -168,7 +169,7 @@ func (s *Server) remove() error {
 	return err
 }
 
-// final wraps an error that no further try will mend.
+// final wraps an error that another attempt cannot change.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }

@@ -17,18 +17,19 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/redistest"
 	"github.com/interlock-go/lock/integration/suite"
 )
 
 var manyLeases = flag.Int("leases", 10_000, "leases of BenchmarkManyLeases")
 
-// oneByOne hides that a backend can renew many at once.
+// oneByOne hides the BatchRenewer of a backend.
 type oneByOne struct{ backend.Backend }
 
 // BenchmarkManyLeases holds many leases with one client for two TTLs, renewed one by
-// one and together, and reports what that costs: memory of the process per lease,
+// one and together, and reports the costs: memory of the process per lease,
 // goroutines, commands, reads and connections of the server, and the processor's time
-// of both. Time per operation says nothing here.
+// of both. Time per operation has no meaning here.
 func BenchmarkManyLeases(b *testing.B) {
 	s := provision.NewRedis(b, provision.AnyRedis, provision.Options{})
 	for name, wrap := range map[string]func(backend.Backend) backend.Backend{
@@ -131,7 +132,7 @@ func manyLeasesOf(b *testing.B, s *provision.Server, wrap func(backend.Backend) 
 	}
 }
 
-// sample is what has been spent so far.
+// sample is the resources that have been used so far.
 type sample struct {
 	commands            int64
 	reads, cpu, clients float64 // of the server: reads from connections, seconds, now
@@ -141,7 +142,7 @@ type sample struct {
 func sampleOf(b *testing.B, admin *goredis.Client) (s sample) {
 	ctx := context.Background()
 	var err error
-	if s.commands, err = commands(ctx, admin); err != nil {
+	if s.commands, err = redistest.Commands(ctx, admin); err != nil {
 		b.Fatal(err)
 	}
 	all, err := admin.Info(ctx, "stats", "cpu", "clients").Result()

@@ -16,14 +16,14 @@ import (
 	"github.com/interlock-go/lock/redislock"
 )
 
-// shard is the first master of a cluster and its replica, whoever is which.
+// shard is the first master of a cluster and its replica, in either role.
 type shard struct {
 	t    *testing.T
 	c    *provision.Cluster
 	both [2]*provision.Server
 }
 
-// master is the one of the two that a third node says is master.
+// master returns the node of the two that a third node reports as master.
 func (s *shard) master() *provision.Server {
 	nodes, err := adminOf(s.t, s.c.Nodes[1].Addr()).ClusterNodes(s.t.Context()).Result()
 	if err != nil {
@@ -70,7 +70,7 @@ func TestClusterFailover(t *testing.T) {
 			if now := sh.master(); now != nil && now != m {
 				return true
 			}
-			// refused while it has no link to the others, and void after 5 s
+			// refused while it has no link to the others, and expires after 5 s
 			if time.Since(asked) > 6*time.Second && replica.ClusterFailover(t.Context()).Err() == nil {
 				asked = time.Now()
 			}
@@ -84,13 +84,13 @@ func TestClusterFailover(t *testing.T) {
 	eventually(t, "the former master knows that it is none any more", func() bool { // else it would grant what is then lost
 		return strings.Contains(former.Info(t.Context(), "replication").Val(), "role:slave")
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	must(t, c.WaitReady(ctx))
 	s.failover(nameIn(t, c, "killed"), true, func(m *provision.Server) { must(t, m.Kill()) })
 }
 
-// nameIn is a name all of whose locks in a scene lie in the first shard.
+// nameIn returns a name whose locks in a scene are all in the first shard.
 func nameIn(t *testing.T, c *provision.Cluster, what string) string {
 	t.Helper()
 	admin := adminOf(t, c.Nodes[1].Addr())
@@ -105,8 +105,8 @@ func nameIn(t *testing.T, c *provision.Cluster, what string) string {
 	}
 }
 
-// A slot that takes longer to move than a lease lasts costs neither the lease nor the
-// place of those who wait, though its keys are on two servers all the while.
+// A migration of a slot that takes longer than a lease costs neither the lease nor the
+// waiters their place, although the keys are on two servers.
 func (s *service) migration(c *provision.Cluster, name string) {
 	t, ctx := s.t, s.t.Context()
 	const ttl = 6 * time.Second

@@ -13,8 +13,8 @@ import (
 	"github.com/interlock-go/lock/integration/suite"
 )
 
-// durable makes a server keep its locks over a restart. It writes before it answers and
-// does not wait for the disk: what was written survives the death of the process.
+// durable makes a server keep its locks over a restart. The server writes before it replies
+// and does not wait for the disk: written data survives the death of the process.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "no"}
 
 func TestConformanceStandalone(t *testing.T) {
@@ -39,7 +39,7 @@ func TestConformanceCluster(t *testing.T) {
 	conformance.Run(t, overURL("redis cluster", "redis+cluster://"+strings.Join(c.Addrs(), ",")), suite.Keep(t))
 }
 
-// overURL is a harness with what a URL alone offers.
+// overURL returns a harness that uses nothing but a URL.
 func overURL(name, url string) conformance.Harness {
 	return conformance.Harness{
 		Name: name,
@@ -47,6 +47,7 @@ func overURL(name, url string) conformance.Harness {
 		OpenPrefix: func(ctx context.Context, prefix string) (backend.Backend, error) {
 			return suite.Open(ctx, suite.WithParams(url, map[string]string{"prefix": prefix}))
 		},
+		Budget: budget,
 		Worker: conformance.Self(url),
 	}
 }

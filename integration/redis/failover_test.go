@@ -14,15 +14,15 @@ import (
 	"github.com/interlock-go/lock/redislock"
 )
 
-// service is a set of servers that fails over, as the tests of it need it. Its clients
-// are opened with short timeouts, since a server that hangs costs them one.
+// service is a set of servers that fails over. Its clients have short timeouts, because a
+// request to a server that hangs takes one.
 type service struct {
 	t    *testing.T
 	url  string
 	copy int // replicas that a master has
 	// master is the one that serves the names of the test, as the servers say it
 	master func() *provision.Server
-	// channels is a pattern of what one who waits for the name subscribes to, and count counts those
+	// channels is a pattern of the channels of a waiter for the name, and count counts those
 	channels func(name string) string
 	count    func(ctx context.Context, admin *goredis.Client, pattern string) *goredis.StringSliceCmd
 }
@@ -33,14 +33,14 @@ const (
 	shortLiveTTL = time.Second // does not: a master is given up after that time at the earliest
 )
 
-// masterNow is the master, which there is between two failovers.
+// masterNow returns the master; there is one between two failovers.
 func (s *service) masterNow() (m *provision.Server) {
 	s.t.Helper()
 	eventually(s.t, "there is a master", func() bool { m = s.master(); return m != nil })
 	return m
 }
 
-// inStep returns when the replicas have what the master has.
+// inStep returns when the replicas have all data of the master.
 func (s *service) inStep(name string) {
 	s.t.Helper()
 	admin := adminOf(s.t, s.masterNow().Addr())
@@ -50,16 +50,16 @@ func (s *service) inStep(name string) {
 	})
 }
 
-// wait lets a client of its own wait for the name. It holds something else meanwhile,
-// and so soon has requests that fail when the master does. It is false if the lease
-// came and there was nothing to wait for.
+// wait lets another client wait for the name. That client also holds another lock, so that
+// requests of it fail soon after the master. wait returns false if it got the lease at
+// once.
 func (s *service) wait(name string, leases chan *lock.Lease) (waits bool) {
 	s.t.Helper()
 	c := open(s.t, s.url)
 	before := s.waiters(c, name)
 	tryLock(s.t, c, fmt.Sprint(name, "/", before), lock.WithTTL(failoverTTL/3))
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*waitLimit)
 		defer cancel()
 		l, err := c.Mutex(name).Lock(ctx)
 		if err != nil {
@@ -84,9 +84,9 @@ func (s *service) waiters(c *lock.Client, name string) int {
 	return len(i.Waiters)
 }
 
-// failover lets a lock be held and waited for while its master fails: what can be
-// kept is kept, whoever waited waits again and is told of its turn, and what is lost
-// is known to be lost before another holds it. outage is set if the master is missing
+// failover tests a lock with a holder and a waiter whose master fails. Leases that the new
+// master knows are kept, the waiter waits again and is notified, and the holder knows
+// of a loss before another client holds the lock. outage is set if there is no master
 // for longer than the short lease.
 func (s *service) failover(name string, outage bool, fail func(master *provision.Server)) {
 	t := s.t
@@ -114,7 +114,7 @@ func (s *service) failover(name string, outage bool, fail func(master *provision
 	var promoted *provision.Server
 	eventually(t, "another is master", func() bool { promoted = s.master(); return promoted != nil && promoted != old })
 	t.Logf("%s: another is master after %v", name, time.Since(start).Round(time.Millisecond))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
 	defer cancel()
 	eventually(t, "the holder follows", func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -133,7 +133,7 @@ func (s *service) failover(name string, outage bool, fail func(master *provision
 			t.Errorf("unlock of the lost one: %v", err)
 		}
 	}
-	// as if it had not been replicated; the old master may serve for a moment more
+	// as if it had not been replicated; the old master may still serve for a moment
 	admin := adminOf(t, promoted.Addr())
 	eventually(t, "what the new master does not know is lost", func() bool {
 		must(t, admin.Del(ctx, redislock.Key("lock", forgotten.Name())).Err())
@@ -152,7 +152,7 @@ func (s *service) failover(name string, outage bool, fail func(master *provision
 		freed := time.Now()
 		l := s.next(queue)
 		if late := time.Since(freed); late > failoverTTL/2 {
-			t.Errorf("%s: granted %v after it was free: not told, but asked", name, late)
+			t.Errorf("%s: granted %v after it was free: by a poll, not by a notification", name, late)
 		}
 		token, _ := l.Token()
 		if token <= last {
@@ -176,7 +176,7 @@ func (s *service) next(leases <-chan *lock.Lease) *lock.Lease {
 			s.t.FailNow()
 		}
 		return l
-	case <-time.After(2 * patience):
+	case <-time.After(2 * waitLimit):
 		s.t.Fatal("no grant")
 		return nil
 	}

@@ -12,15 +12,16 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/redistest"
 )
 
-// What an asynchronous failover can do, made certain: a replica is cut off from its
-// master's stream, and promoted.
+// These tests force the worst case of an asynchronous failover: a replica is cut off from
+// the stream of its master, and promoted.
 
-// patience is how long a test waits for what must come.
-const patience = 60 * time.Second
+// waitLimit is how long a test waits for an event that must come.
+const waitLimit = 60 * time.Second
 
-// copied is a master with replicas, each on a link of its own.
+// copied is a master with replicas, each on its own link.
 type copied struct {
 	t        *testing.T
 	master   *provision.Server
@@ -49,7 +50,7 @@ func newCopied(t *testing.T, replicas int) *copied {
 	return c
 }
 
-// inStep returns when so many replicas have all that the master has.
+// inStep returns when so many replicas have all data of the master.
 func (c *copied) inStep(replicas int) {
 	c.t.Helper()
 	admin := adminOf(c.t, c.master.Addr())
@@ -59,7 +60,7 @@ func (c *copied) inStep(replicas int) {
 	})
 }
 
-// promote makes a replica the master that clients find from now on.
+// promote makes a replica the master of the clients.
 func (c *copied) promote(i int) *lock.Client {
 	c.t.Helper()
 	must(c.t, adminOf(c.t, c.replicas[i].Addr()).ReplicaOf(c.t.Context(), "no", "one").Err())
@@ -78,7 +79,7 @@ func open(t *testing.T, url string, opts ...lock.Option) *lock.Client {
 	c, err := lock.Open(t.Context(), url, opts...)
 	must(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		_ = c.Close(ctx) // what it holds may be lost, and its server gone
 	})
@@ -94,9 +95,9 @@ func must(t *testing.T, err error) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitLimit); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", waitLimit, what)
 		}
 	}
 }
@@ -108,8 +109,8 @@ func tryLock(t *testing.T, c *lock.Client, name string, opts ...lock.MutexOption
 	return l
 }
 
-// guarded lets a former and a present holder write in turn to a resource that looks
-// at tokens: what the former writes last must be refused.
+// guarded lets a former and a present holder write in turn to a resource that checks
+// tokens. It must refuse the last write of the former holder.
 func guarded(t *testing.T, former, present *lock.Lease) {
 	t.Helper()
 	store := adminOf(t, provision.NewRedis(t, provision.AnyRedis, provision.Options{Binary: true}).Addr())
@@ -118,7 +119,7 @@ func guarded(t *testing.T, former, present *lock.Lease) {
 	if second <= first {
 		t.Errorf("the token at the promoted replica is %d, after %d", second, first)
 	}
-	write := func(token uint64) error { return guardedWrite(t.Context(), store, former.Name(), token) }
+	write := func(token uint64) error { return redistest.GuardedWrite(t.Context(), store, former.Name(), token) }
 	must(t, write(first))
 	must(t, write(second))
 	if err := write(first); err == nil || !strings.Contains(err.Error(), "stale fencing token") {
@@ -127,14 +128,14 @@ func guarded(t *testing.T, former, present *lock.Lease) {
 	must(t, write(second))
 }
 
-// Redis replicates after it has answered. A replica that is promoted without the
-// grant gives the lock away a second time, while its first holder has every reason to
-// trust: this is what docs/backends/redis.md warns of. The token tells them apart.
+// Redis replicates after its reply. A replica that is promoted without the grant grants the
+// lock a second time, while the first holder still trusts its lease; see
+// docs/backends/redis.md. The resource refuses the token of the first.
 func TestPromotionWithoutTheGrant(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, 1)
 	a := open(t, c.master.URL())
-	// this one is known at the replica, with its counter
+	// the replica knows this grant and its counter
 	seen := tryLock(t, a, "k", lock.WithTTL(time.Minute))
 	c.inStep(1)
 	c.links[0].Cut()
@@ -157,8 +158,8 @@ func TestPromotionWithoutTheGrant(t *testing.T) {
 	}
 }
 
-// With WAIT the acquire fails whose grant the replica does not have, and one that was
-// reported is there when that replica is promoted.
+// With WAIT an acquire fails if the replica does not have the grant. A grant that was
+// reported is kept when that replica is promoted.
 func TestPromotionWithWait(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, 1)
@@ -175,14 +176,14 @@ func TestPromotionWithWait(t *testing.T) {
 	}
 
 	b := c.promote(0)
-	must(t, tryLock(t, b, "k").Unlock(t.Context())) // nobody else holds it
+	must(t, tryLock(t, b, "k").Unlock(t.Context())) // it is free
 	_, err = b.Mutex("long").TryLock(t.Context())
 	var locked *lock.LockedError
 	if token, _ := long.Token(); !errors.As(err, &locked) || locked.Holder.Token != token {
 		t.Errorf("a hold that the replica had acknowledged, with token %d: %v", token, err)
 	}
-	// nobody renews at the promoted replica, and at the old master it does not count
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	// the lease is not renewed on the promoted replica; on the old master it does not count
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	present, err := b.Mutex("short").Lock(ctx)
 	must(t, err)
@@ -192,8 +193,8 @@ func TestPromotionWithWait(t *testing.T) {
 	guarded(t, short, present)
 }
 
-// WAIT counts replicas and does not choose them: a failover to another one gives the
-// lock away as before. The token still tells.
+// WAIT counts replicas and does not choose them: after a failover to another one the lock is
+// granted a second time. The token of the second grant is higher.
 func TestPromotionOfAnotherReplica(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, 2)
@@ -208,14 +209,14 @@ func TestPromotionOfAnotherReplica(t *testing.T) {
 	guarded(t, former, present)
 }
 
-// A server without its append-only file forgets in a restart what it granted: the same
-// weakness without any replica, and the same remedy.
+// A server without an append-only file loses its grants in a restart: the same weakness as
+// that of a replica, with the same remedy.
 func TestRestartWithoutPersistence(t *testing.T) {
 	t.Parallel()
 	s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Binary: true, Args: []string{"--save", "", "--appendonly", "no"}})
 	a, b := open(t, s.URL()), open(t, s.URL())
 	former := tryLock(t, a, "k", lock.WithTTL(5*time.Minute)) // not renewed before long
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	must(t, errors.Join(s.Kill(), s.Restart(ctx)))
 	var present *lock.Lease

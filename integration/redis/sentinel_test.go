@@ -37,7 +37,7 @@ func TestSentinelFailover(t *testing.T) {
 		},
 	}
 	ready := func() {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 		defer cancel()
 		must(t, set.WaitReady(ctx))
 	}

@@ -18,9 +18,9 @@ import (
 var manyWaiters = flag.Int("waiters", 10_000, "waiters of BenchmarkManyWaiters")
 
 // BenchmarkManyWaiters has many goroutines of one client wait for one key, which is
-// held for ten seconds and then handed from one to the next, and reports what that
-// costs: memory of the process per waiter, connections, commands while nothing
-// happens, and the time of a hand-off. Time per operation says nothing here.
+// held for ten seconds and then handed from one to the next. It reports the costs: memory
+// of the process per waiter, connections, commands while idle, and the time of a
+// hand-off. Time per operation has no meaning here.
 func BenchmarkManyWaiters(b *testing.B) {
 	s := provision.NewRedis(b, provision.AnyRedis, provision.Options{})
 	for name, opts := range map[string][]lock.Option{

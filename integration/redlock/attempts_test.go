@@ -10,10 +10,10 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// empty waits until no node stores anything of the lock.
+// empty waits until no node stores anything for the lock.
 func (s *set) empty(t *testing.T, name string) {
 	t.Helper()
-	s.eventually(t, patience, "nothing left of "+name, func() error {
+	s.eventually(t, timeout, "nothing left of "+name, func() error {
 		left, err := s.leftovers(t.Context(), name)
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("%v", left)
@@ -22,7 +22,7 @@ func (s *set) empty(t *testing.T, name string) {
 	})
 }
 
-// TestPartialAcquire: of an attempt that gets a minority nothing remains.
+// TestPartialAcquire: nothing remains of an attempt with a minority of grants.
 func TestPartialAcquire(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
@@ -55,8 +55,8 @@ func TestPartialAcquire(t *testing.T) {
 	s.empty(t, "k")
 }
 
-// TestSlowAcquire: answers that come when nobody waits for them any more make no
-// grant, and leave none: the TTL is much longer than what the test waits.
+// TestSlowAcquire: answers after the end of an attempt make no grant and leave none. The TTL is
+// much longer than the timeout of the test.
 func TestSlowAcquire(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
@@ -74,8 +74,8 @@ func TestSlowAcquire(t *testing.T) {
 	}
 }
 
-// TestLateAcquire: a request that a hung node executes when it goes on, after the
-// lock was released or given up, leaves nothing there.
+// TestLateAcquire: a request that a hung node executes after the lock was released or abandoned
+// leaves nothing.
 func TestLateAcquire(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
@@ -109,8 +109,8 @@ func TestLateAcquire(t *testing.T) {
 	}
 }
 
-// TestLostAcquire: nodes grant and cannot say so, and are out of reach when the lock
-// is released. They are told when they can be.
+// TestLostAcquire: nodes grant without an answer, and are out of reach when the lock is
+// released. They get the release later.
 func TestLostAcquire(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
@@ -123,7 +123,7 @@ func TestLostAcquire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 4} {
-		s.eventually(t, patience, "the grant of a node that cannot say so", func() error {
+		s.eventually(t, timeout, "a grant without an answer", func() error {
 			return s.admins[n].Get(t.Context(), "lock:k").Err()
 		})
 		links.proxies[n].Cut()

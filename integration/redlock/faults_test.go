@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	patience = 60 * time.Second
-	ttl      = 2 * time.Second
+	timeout = 60 * time.Second
+	ttl     = 2 * time.Second
 )
 
-// volatile are the parameters of nodes that forget everything when they restart.
+// volatile are the parameters for nodes that lose their data in a restart.
 var volatile = map[string]string{"restart_delay": "3s", "dial_timeout": "1s", "read_timeout": "1s"}
 
-// steady are those where a lease must be kept, also by a machine that stands still for
-// a moment. It is then of steadyTTL.
+// steady are the parameters for leases that must survive a pause of the machine. They have
+// steadyTTL.
 var steady = map[string]string{"restart_delay": "6s", "dial_timeout": "1s"}
 
 const steadyTTL = 6 * time.Second
 
-// client opens a client of its own, over links of its own.
+// client opens a client with its own proxies.
 func (s *set) client(opts ...lock.Option) (*lock.Client, links) {
 	s.t.Helper()
 	return s.clientWith(volatile, opts...)
@@ -48,8 +48,7 @@ func (s *set) clientWith(params map[string]string, opts ...lock.Option) (*lock.C
 	return c, l
 }
 
-// inside checks that no former holder trusts its lease when another is granted it,
-// and that tokens rise.
+// inside checks that no former holder trusts its lease at a grant, and that tokens rise.
 type inside struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -104,16 +103,15 @@ func (in *inside) progress(what string, n int64) {
 	in.t.Helper()
 	start, want := time.Now(), in.cycles.Load()+n
 	for in.cycles.Load() < want {
-		if time.Since(start) > patience {
-			in.t.Fatalf("%s: %d cycles short after %v", what, want-in.cycles.Load(), patience)
+		if time.Since(start) > timeout {
+			in.t.Fatalf("%s: %d cycles short after %v", what, want-in.cycles.Load(), timeout)
 		}
 		time.Sleep(5 * time.Millisecond) // between two looks
 	}
 	in.t.Logf("%s: %d cycles in %v", what, n, time.Since(start).Round(time.Millisecond))
 }
 
-// TestMinority does to two nodes at a time whatever may be done to them, while four
-// clients contend.
+// TestMinority applies every fault to two nodes at a time while four clients contend.
 func TestMinority(t *testing.T) {
 	s := newSet(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -176,10 +174,10 @@ func TestMinority(t *testing.T) {
 			}
 		}
 		in.progress(what+", over", 50)
-		// no more than two at a time: all clients must know that these are back
+		// before the next two: all clients must see that these are back
 		s.votes(t, nodes)
 		for _, h := range logs {
-			s.eventually(t, patience, "every client sees every node vote", h.allVote)
+			s.eventually(t, timeout, "every client sees every node vote", h.allVote)
 		}
 		in.progress(what+", and they vote again", 20)
 	}
@@ -191,12 +189,12 @@ func TestMinority(t *testing.T) {
 	}
 }
 
-// votes waits until nodes hold the contended key for somebody, as a node without a
-// vote never does.
+// votes waits until the nodes have a holder of the contended key. A node without a vote never
+// has one.
 func (s *set) votes(t *testing.T, nodes []int) {
 	t.Helper()
 	for _, n := range nodes {
-		s.eventually(t, patience, fmt.Sprintf("node %d votes again", n), func() error {
+		s.eventually(t, timeout, fmt.Sprintf("node %d votes again", n), func() error {
 			return s.admins[n].Get(t.Context(), "lock:contended").Err()
 		})
 	}
@@ -215,8 +213,8 @@ func (s *set) eventually(t *testing.T, within time.Duration, what string, f func
 	}
 }
 
-// TestRollingRestart restarts every node empty, one after the other, under a holder
-// with waiters behind it.
+// TestRollingRestart restarts every node without its data, one after another, under a holder
+// with waiters.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
@@ -241,7 +239,7 @@ func TestRollingRestart(t *testing.T) {
 		if err := errors.Join(server.Kill(), server.Restart(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		s.eventually(t, patience, fmt.Sprintf("the holder has the vote of node %d again", i), func() error {
+		s.eventually(t, timeout, fmt.Sprintf("the holder has the vote of node %d again", i), func() error {
 			if err := l.Err(); err != nil {
 				t.Fatalf("the holder while node %d restarts: %v", i, err)
 			}
@@ -265,13 +263,13 @@ func TestRollingRestart(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("the waiter was not served")
 	}
 }
 
-// TestEmptyNodeHasNoVote: a lock is held at a bare majority, and a node of that comes
-// back empty. With its vote two could hold the lock.
+// TestEmptyNodeHasNoVote: a lock is held at exactly a majority, and one of its nodes restarts
+// without its data. With the vote of that node two clients could hold the lock.
 func TestEmptyNodeHasNoVote(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
@@ -287,7 +285,7 @@ func TestEmptyNodeHasNoVote(t *testing.T) {
 	in.enter(first)
 	for _, n := range []int{0, 1, 2} {
 		if v, err := s.admins[n].Get(t.Context(), "lock:k").Result(); err != nil || !strings.HasPrefix(v, first.Owner()) {
-			s.eventually(t, patience, "the vote of a node that is up", func() error {
+			s.eventually(t, timeout, "the vote of a node that is up", func() error {
 				return s.admins[n].Get(t.Context(), "lock:k").Err()
 			})
 		}
@@ -296,7 +294,7 @@ func TestEmptyNodeHasNoVote(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, refused := first.Err() == nil, 0
-	s.eventually(t, patience, "another gets it", func() error {
+	s.eventually(t, timeout, "another gets it", func() error {
 		next, err := other.Mutex("k").TryLock(t.Context())
 		if err != nil {
 			refused++
@@ -351,7 +349,7 @@ func TestMajorityDown(t *testing.T) {
 					t.Errorf("want no error of %s, which is up, in %q", l.proxies[n].Addr(), err)
 				}
 			}
-			// half the TTL, and the time for its undoing; a generous bound
+			// half the TTL, and the time for the release; a generous bound
 			if took := time.Since(start); took > ttl+10*time.Second {
 				t.Errorf("TryLock with a majority down took %v", took)
 			}
@@ -360,7 +358,7 @@ func TestMajorityDown(t *testing.T) {
 				if !errors.Is(held.Err(), lock.ErrLost) {
 					t.Errorf("a lease with a majority down: %v", held.Err())
 				}
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				t.Fatal("a lease was not lost with a majority down")
 			}
 			for _, n := range down {
@@ -368,7 +366,7 @@ func TestMajorityDown(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.eventually(t, patience, "a lock when all are back", func() error {
+			s.eventually(t, timeout, "a lock when all are back", func() error {
 				l, err := c.Mutex("k").TryLock(t.Context())
 				if err == nil {
 					err = l.Unlock(t.Context())

@@ -1,12 +1,8 @@
 package redlock_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +13,9 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/conformance"
 	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/redistest"
 	"github.com/interlock-go/lock/integration/suite"
-	"github.com/interlock-go/lock/redislock"
+	"github.com/interlock-go/lock/redislock/redlock"
 )
 
 const size = 5
@@ -27,7 +24,7 @@ const size = 5
 // does not wait for the disk: what was written survives the death of the process.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "no"}
 
-// set is five masters, each with a client to look at it.
+// set is five masters, each with an admin client.
 type set struct {
 	t       testing.TB
 	servers []*provision.Server
@@ -55,7 +52,7 @@ func urlOf[T interface{ Addr() string }](nodes []T) string {
 	return "redlock://" + strings.Join(addrs, ",") + "/0"
 }
 
-// each does something at all nodes at once.
+// each calls do for all nodes in parallel.
 func (s *set) each(do func(i int) error) error {
 	errs := make([]error, size)
 	var all sync.WaitGroup
@@ -99,10 +96,10 @@ func (l links) Heal() {
 	})
 }
 
-// harness is that of a set whose nodes keep everything over a restart. The service is
-// all of its nodes; what happens when some of them fail, the other tests show.
+// harness is the harness of a set of durable nodes. Its faults affect all nodes; the other
+// tests are about faults of some nodes.
 func harness(t *testing.T, s *set) conformance.Harness {
-	// a machine that stands still for a moment is no outage
+	// a pause of the machine is no outage
 	params := map[string]string{"durable": "true", "restart_delay": "2h", "node_timeout": "1s"}
 	with := func(more ...string) map[string]string {
 		m := map[string]string{}
@@ -115,7 +112,7 @@ func harness(t *testing.T, s *set) conformance.Harness {
 		return m
 	}
 	url := suite.WithParams(s.url(), params)
-	grants := &grantCounter{t: t, addr: s.servers[0].Addr()}
+	grants := &redistest.GrantCounter{T: t, Addr: s.servers[0].Addr()}
 	return conformance.Harness{
 		Name: "redlock, five nodes",
 		Open: func(ctx context.Context) (backend.Backend, error) { return suite.Open(ctx, url) },
@@ -141,10 +138,11 @@ func harness(t *testing.T, s *set) conformance.Harness {
 		},
 		RestartKeepsLocks: true,
 		ServerCommands:    s.commands,
-		Wakes:             func(ctx context.Context) (int64, error) { return grants.count(ctx, s.admins[0]) },
+		Budget:            conformance.Budget{WakesPerRelease: 1, HandOffCommands: 3, IdleHolderCommands: 4, IdleWaiterCommands: 1.5}, // at each node
+		Wakes:             func(ctx context.Context) (int64, error) { return grants.Count(ctx, s.admins[0]) },
 		Leftovers:         s.leftovers,
 		ForeignHolder: func(ctx context.Context, name string, ttl time.Duration) (func(context.Context) error, error) {
-			key := redislock.Key(redislock.DefaultPrefix, name)
+			key := redlock.Key(redlock.DefaultPrefix, name)
 			err := s.each(func(i int) error {
 				ok, err := s.admins[i].SetNX(ctx, key, "another client", ttl).Result()
 				if err == nil && !ok {
@@ -156,16 +154,16 @@ func harness(t *testing.T, s *set) conformance.Harness {
 		},
 		DestroyState: s.destroy,
 		KeepsFence:   true,
-		KeyOf:        func(name string) string { return redislock.Key(redislock.DefaultPrefix, name) },
+		KeyOf:        func(name string) string { return redlock.Key(redlock.DefaultPrefix, name) },
 		GuardedWrite: func(ctx context.Context, name string, token uint64) error {
-			return fenced.Run(ctx, s.admins[0], []string{"guarded:" + name}, strconv.FormatUint(token, 10)).Err()
+			return redistest.GuardedWrite(ctx, s.admins[0], name, token)
 		},
 	}
 }
 
 func (s *set) destroy(ctx context.Context, name string) error {
 	return s.each(func(i int) error {
-		return s.admins[i].Del(ctx, redislock.Key(redislock.DefaultPrefix, name)).Err()
+		return s.admins[i].Del(ctx, redlock.Key(redlock.DefaultPrefix, name)).Err()
 	})
 }
 
@@ -173,7 +171,7 @@ func (s *set) destroy(ctx context.Context, name string) error {
 func (s *set) commands(ctx context.Context) (int64, error) {
 	counts := make([]int64, size)
 	err := s.each(func(i int) (err error) {
-		counts[i], err = commandsAt(ctx, s.admins[i])
+		counts[i], err = redistest.Commands(ctx, s.admins[i])
 		return err
 	})
 	var sum int64
@@ -183,31 +181,10 @@ func (s *set) commands(ctx context.Context) (int64, error) {
 	return sum / size, err
 }
 
-func commandsAt(ctx context.Context, admin *goredis.Client) (int64, error) {
-	stats, err := admin.Info(ctx, "commandstats").Result()
-	if err != nil {
-		return 0, err
-	}
-	var n int64
-	for line := range strings.Lines(stats) {
-		name, fields, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch strings.TrimPrefix(name, "cmdstat_") {
-		case "evalsha", "eval", "subscribe":
-			calls, _, _ := strings.Cut(strings.TrimPrefix(fields, "calls="), ",")
-			c, err := strconv.ParseInt(calls, 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("commandstats: %q", line)
-			}
-			n += c
-		}
-	}
-	return n, nil
-}
-
-// leftovers are all keys of a name at any node but the fence counter, and tombstones,
-// which expire by themselves.
+// leftovers returns all keys of a name at all nodes, except for the fence counter and tombstones,
+// which expire.
 func (s *set) leftovers(ctx context.Context, name string) ([]string, error) {
-	key := redislock.Key(redislock.DefaultPrefix, name)
+	key := redlock.Key(redlock.DefaultPrefix, name)
 	var left []string
 	for _, admin := range s.admins {
 		for _, k := range []string{key, "{" + key + "}:q"} {
@@ -222,60 +199,3 @@ func (s *set) leftovers(ctx context.Context, name string) ([]string, error) {
 	}
 	return left, nil
 }
-
-// grantCounter counts the grants that scripts push to waiters at one node, by
-// listening to MONITOR from its first use on.
-type grantCounter struct {
-	t    *testing.T
-	addr string
-
-	once  sync.Once
-	err   error
-	lines *bufio.Scanner
-	n     int64
-}
-
-func (g *grantCounter) start() error {
-	c, err := net.Dial("tcp", g.addr)
-	if err != nil {
-		return err
-	}
-	g.t.Cleanup(func() { _ = c.Close() })
-	if _, err := c.Write([]byte("MONITOR\r\n")); err != nil {
-		return err
-	}
-	g.lines = bufio.NewScanner(c)
-	if !g.lines.Scan() || g.lines.Text() != "+OK" {
-		return fmt.Errorf("MONITOR: %q, %w", g.lines.Text(), g.lines.Err())
-	}
-	return nil
-}
-
-func (g *grantCounter) count(ctx context.Context, admin *goredis.Client) (int64, error) {
-	g.once.Do(func() { g.err = g.start() })
-	if g.err != nil {
-		return 0, g.err
-	}
-	// The monitor's stream is in order: what was before the marker has been counted.
-	marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
-	if err := admin.Echo(ctx, marker).Err(); err != nil {
-		return 0, err
-	}
-	for g.lines.Scan() {
-		line := g.lines.Text()
-		if strings.Contains(line, marker) {
-			return g.n, nil
-		}
-		if strings.Contains(line, `PUBLISH" "`) && strings.Contains(line, `" "g `) {
-			g.n++
-		}
-	}
-	return 0, fmt.Errorf("MONITOR: the stream ended: %w", g.lines.Err())
-}
-
-// fenced writes only with a token that is not lower than the highest it has seen.
-var fenced = goredis.NewScript(`
-local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
-if tonumber(ARGV[1]) < seen then return redis.error_reply('stale fencing token') end
-redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[1])
-return 1`)

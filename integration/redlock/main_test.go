@@ -7,7 +7,7 @@ import (
 
 	"github.com/interlock-go/lock/conformance"
 	"github.com/interlock-go/lock/integration/provision"
-	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/redislock/redlock"
 )
 
 func TestMain(m *testing.M) {

@@ -13,7 +13,7 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// records keeps what is logged of nodes.
+// records keeps the log entries about nodes.
 type records struct {
 	mu   sync.Mutex
 	said []string
@@ -37,7 +37,7 @@ func (r *records) all() []string {
 	return slices.Clone(r.said)
 }
 
-// allVote is an error while a node was last said not to vote.
+// allVote returns an error while the last entry about a node says that it does not vote.
 func (r *records) allVote() error {
 	out := map[string]bool{}
 	for _, s := range r.all() {
@@ -53,12 +53,12 @@ func (r *records) allVote() error {
 	return nil
 }
 
-// TestOutageIsLoggedOnce whatever is done while it lasts.
+// TestOutageIsLoggedOnce: the log has one entry for an outage, however many requests fail.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
 	h := &records{}
-	// a machine that stands still for a moment is no outage of the other nodes
+	// a pause of the machine is no outage of the other nodes
 	c, l := s.clientWith(map[string]string{"restart_delay": "20s", "node_timeout": "5s", "dial_timeout": "10s", "read_timeout": "10s"},
 		lock.WithTTL(20*time.Second), lock.WithLogger(slog.New(h)))
 	cycles := func() {
@@ -80,7 +80,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		"WARN lock: redlock node " + l.proxies[2].Addr() + " does not vote",
 		"INFO lock: redlock node " + l.proxies[2].Addr() + " votes again",
 	}
-	s.eventually(t, patience, "the end of the outage is logged", func() error {
+	s.eventually(t, timeout, "the end of the outage is logged", func() error {
 		cycles()
 		if len(h.all()) < 2 {
 			return fmt.Errorf("%q", h.all())

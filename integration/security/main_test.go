@@ -20,6 +20,7 @@ import (
 	_ "github.com/interlock-go/lock/mysqllock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/redislock/redlock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 

@@ -26,10 +26,10 @@ type target struct {
 	url string
 	// refused are URLs that must not be served, each with what its error says.
 	refused map[string]refusal
-	// others tells everything at the service that is not the locks', so that it can be
+	// others returns everything at the service that does not belong to the locks, so that it can be
 	// compared. It includes something that was put there as a bait.
 	others func(t *testing.T) []string
-	// params are names of URL parameters that end up in what the service is told.
+	// params are names of URL parameters whose values are sent to the service.
 	params []string
 }
 
@@ -161,7 +161,7 @@ func refusals(t *testing.T, s target) {
 	}
 	for what, r := range s.refused {
 		c, err := log.open(r.url)
-		if err == nil { // some services tell only when something is asked of them
+		if err == nil { // some services answer only to a request
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			var l *lock.Lease
 			if l, err = c.Mutex("refused").TryLock(ctx); err == nil {

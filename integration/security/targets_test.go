@@ -44,7 +44,7 @@ func redisTarget(t *testing.T) target {
 			"no TLS":            {with(scheme(good, "redis"), "tls_ca", ""), s.Addr()},
 			"a wrong password":  {as(good, "", wrong), "WRONGPASS"},
 			"no password":       {as(good, "", ""), "NOAUTH"},
-			"no such user":      {as(good, "nobody", provision.Secret), "WRONGPASS"},
+			"no such user":      {as(good, "no-such-user", provision.Secret), "WRONGPASS"},
 		},
 		others: func(t *testing.T) []string {
 			var other []string
@@ -81,7 +81,7 @@ func etcdTarget(t *testing.T) target {
 			// the rest of TLS is TestTLS of integration/etcd
 			"a wrong password": {as(good, "root", wrong), "authentication failed"},
 			"no user":          {as(good, "", ""), "user name is empty"},
-			"no such user":     {as(good, "nobody", provision.Secret), "authentication failed"},
+			"no such user":     {as(good, "no-such-user", provision.Secret), "authentication failed"},
 			"no right":         {as(good, "stranger", provision.Secret), "permission denied"},
 		},
 		others: func(t *testing.T) []string {
@@ -195,7 +195,7 @@ func postgresTarget(t *testing.T) target {
 			"no TLS":               {with(good, "sslmode", "disable", "sslrootcert", ""), "no encryption"},
 			"a wrong password":     {as(good, "app", wrong), "28P01"},
 			"no password":          {as(good, "app", ""), "28P01"},
-			"no such user":         {as(good, "nobody", provision.Secret), "28P01"},
+			"no such user":         {as(good, "no-such-user", provision.Secret), "28P01"},
 			"no right to a table":  {as(good, "stranger", provision.Secret), "42501"},
 			"no right to others'":  {with(good, "table", "public.bystander"), "bystander"},
 			"a table of no schema": {with(good, "table", "nowhere.interlock"), "nowhere"},
@@ -232,7 +232,7 @@ func mysqlTarget(t *testing.T) target {
 			"no TLS":           {with(good, "tls", "", "tls_ca", ""), s.Addr()},
 			"a wrong password": {as(good, "app", wrong), "1045"},
 			"no password":      {as(good, "app", ""), "1045"},
-			"no such user":     {as(good, "nobody", provision.Secret), "1045"},
+			"no such user":     {as(good, "no-such-user", provision.Secret), "1045"},
 			"no right":         {as(good, "stranger", provision.Secret), "1044"},
 		},
 		others: func(t *testing.T) []string {

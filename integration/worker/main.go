@@ -1,4 +1,4 @@
-// Command worker is a process that the conformance suite tells what to do, built
+// Command worker is a process that executes commands of the conformance suite, built
 // apart from the tests so that it can be built with a wrong clock; see package
 // provision, ClockWorker.
 package main
@@ -15,6 +15,7 @@ import (
 	_ "github.com/interlock-go/lock/mysqllock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/redislock/redlock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 

@@ -33,6 +33,7 @@ func conformEnsemble(t *testing.T, e *provision.Ensemble) {
 		OpenPrefix: func(ctx context.Context, prefix string) (backend.Backend, error) {
 			return suite.Open(ctx, suite.WithParams(url, map[string]string{"prefix": prefix}))
 		},
+		Budget:        budget,
 		Worker:        conformance.Self(url),
 		OwnGoroutines: suite.OwnGoroutines,
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // counter is a proxy that counts the requests of its clients by operation. The
-// server's own counters cannot tell pings from the rest.
+// server's own counters include pings.
 type counter struct {
 	upstream string
 	listener net.Listener
@@ -54,8 +54,8 @@ func newCounter(t testing.TB, upstream string) *counter {
 
 func (c *counter) addr() string { return c.listener.Addr().String() }
 
-// total is the number of requests but pings and the beginnings and ends of
-// sessions, which are no commands of the locks.
+// total returns the number of requests, without pings and those that begin, resume or
+// end a session.
 func (c *counter) total() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *counter) total() int64 {
 	return n
 }
 
-// since returns what was counted after an earlier snapshot.
+// since returns the counts since an earlier snapshot.
 func (c *counter) since(before map[int32]int64) map[int32]int64 {
 	diff := c.snapshot()
 	for op, n := range before {
@@ -125,8 +125,8 @@ func (c *counter) serve(client net.Conn) {
 	both.Wait()
 }
 
-// replies passes on what the server says, and takes note of the first, which tells
-// the session.
+// replies forwards the replies of the server. The first one contains the session id and
+// password.
 func (c *counter) replies(server io.Reader, client io.Writer) {
 	hello := make([]byte, 40)
 	n, err := io.ReadFull(server, hello)
@@ -140,7 +140,7 @@ func (c *counter) replies(server io.Reader, client io.Writer) {
 	}
 }
 
-// requests passes on whole frames, of which all but the first are requests.
+// requests forwards whole frames. All but the first are requests.
 func (c *counter) requests(client io.Reader, server io.Writer) {
 	buf := make([]byte, 4096)
 	for first := true; ; first = false {

@@ -3,14 +3,10 @@ package zookeeper_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +19,7 @@ import (
 	"github.com/interlock-go/lock/zklock"
 )
 
-// TestDriver is what the suite does not know of ZooKeeper, on every version.
+// TestDriver tests what is specific to ZooKeeper, on every version.
 func TestDriver(t *testing.T) {
 	for _, flavour := range provision.ZooKeeperFlavours() {
 		t.Run(flavour, func(t *testing.T) {
@@ -44,28 +40,6 @@ func TestDriver(t *testing.T) {
 			}
 			t.Run("own session expires", func(t *testing.T) { ownSessionExpires(t, count) })
 		})
-	}
-}
-
-func must[T any](t *testing.T) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-// makeNode uses a name once, so that its node is there.
-func makeNode(t *testing.T, c *lock.Client, name string) {
-	t.Helper()
-	l, err := c.Mutex(name).TryLock(t.Context())
-	if err == nil {
-		err = l.Unlock(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -92,8 +66,8 @@ func foreignChildren(t *testing.T, addr string, conn *zk.Conn) {
 	}
 }
 
-// pastWrap makes a queue as it stands when the sequence has passed the greatest
-// int32, which no test can wait for.
+// pastWrap creates a queue as it is after the sequence number has passed the greatest
+// int32, which takes too long for a test.
 func pastWrap(t *testing.T, addr string, conn *zk.Conn) {
 	c := client(t, "zk://"+addr, 5*time.Second)
 	makeNode(t, c, "wrap")
@@ -130,7 +104,7 @@ func permissions(t *testing.T, addr string, conn *zk.Conn) {
 	}
 	for _, u := range []string{"zk://" + addr + "/secured", "zk://me:wrong@" + addr + "/secured"} {
 		other, err := lock.Open(t.Context(), u, lock.WithTTL(5*time.Second))
-		if err != nil { // newer servers do not even tell whether a node is there
+		if err != nil { // newer servers also refuse to say whether a node exists
 			if !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "/secured/interlock") {
 				t.Errorf("%s: open: %v", u, err)
 			}
@@ -154,7 +128,7 @@ func permissions(t *testing.T, addr string, conn *zk.Conn) {
 	}
 	must[string](t)(conn.Create("/readonly", nil, zk.FlagPersistent, zk.WorldACL(zk.PermRead)))
 	if _, err := lock.Open(t.Context(), "zk://"+addr+"/readonly"); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "/readonly/interlock") {
-		t.Errorf("a chroot in which nothing may be created: got %v", err)
+		t.Errorf("a read-only chroot: got %v", err)
 	}
 }
 
@@ -164,7 +138,7 @@ func badInput(t *testing.T, addr string, _ *zk.Conn) {
 	}
 	start := time.Now()
 	if _, err := lock.Open(t.Context(), "zk://127.0.0.1:1,127.0.0.1:2"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || time.Since(start) > 8*time.Second {
-		t.Errorf("nobody there: got %v after %v", err, time.Since(start))
+		t.Errorf("no server: got %v after %v", err, time.Since(start))
 	}
 	c := client(t, "zk://"+addr, 5*time.Second)
 	caps := c.Capabilities()
@@ -178,7 +152,7 @@ func badInput(t *testing.T, addr string, _ *zk.Conn) {
 	}
 	l := must[*lock.Lease](t)(c.Mutex("extended").TryLock(t.Context()))
 	if err := l.Extend(t.Context(), 6*time.Second); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "5s") {
-		t.Errorf("Extend beyond the session: got %v", err)
+		t.Errorf("Extend beyond the session timeout: got %v", err)
 	}
 	if err := errors.Join(l.Extend(t.Context(), 2*time.Second), l.Unlock(t.Context())); err != nil {
 		t.Error(err)
@@ -214,98 +188,6 @@ func guarded(t *testing.T, addr string, conn *zk.Conn) {
 	}
 }
 
-// connect makes a caller's own connection.
-func connect(t *testing.T, addr string, timeout time.Duration) *zk.Conn {
-	conn, events, err := zk.Connect([]string{addr}, timeout, zk.WithLogInfo(false), zk.WithLogger(silent{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		for range events {
-		}
-	})
-	return conn
-}
-
-func ownConnection(t *testing.T, addr string, _ *zk.Conn) {
-	const session, ttl = 12 * time.Second, 8 * time.Second
-	conn := connect(t, addr, session)
-	b := must[*zklock.Backend](t)(zklock.New(t.Context(), conn, session, zklock.WithPrefix("own")))
-	if _, err := lock.New(b); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "at most 12s") && !strings.Contains(err.Error(), "to 12s") {
-		t.Errorf("the default TTL on a session of %v: got %v", session, err)
-	}
-	c := must[*lock.Client](t)(lock.New(b, lock.WithTTL(ttl)))
-	var leases []*lock.Lease
-	for i := range 20 {
-		l := must[*lock.Lease](t)(c.Mutex(fmt.Sprint("own ", i)).Lock(t.Context()))
-		if left := time.Until(l.Expires()); left < ttl/2 || left > ttl {
-			t.Errorf("lease %d lasts %v", i, left)
-		}
-		leases = append(leases, l)
-	}
-	got := make(chan error, 1)
-	waits := make(chan struct{})
-	w := must[*lock.Client](t)(lock.New(must[*zklock.Backend](t)(zklock.New(t.Context(), connect(t, addr, session), session, zklock.WithPrefix("own"))),
-		lock.WithTTL(9*time.Second), lock.WithObserver(&lock.Observer{Waiting: func(context.Context, lock.Event) { close(waits) }})))
-	go func() {
-		l, err := w.Mutex("own 0").Lock(t.Context())
-		if err == nil {
-			err = errors.Join(l.Check(t.Context()), l.Unlock(t.Context()))
-		}
-		got <- err
-	}()
-	<-waits
-	for _, l := range leases {
-		if err := errors.Join(l.Check(t.Context()), l.Unlock(t.Context())); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := <-got; err != nil {
-		t.Errorf("the waiter: %v", err)
-	}
-	if err := errors.Join(c.Close(t.Context()), w.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := conn.Exists("/"); err != nil {
-		t.Errorf("the caller's connection after Close: %v", err)
-	}
-}
-
-func ownSessionExpires(t *testing.T, count *counter) {
-	conn := connect(t, count.addr(), 4*time.Second)
-	b := must[*zklock.Backend](t)(zklock.New(t.Context(), conn, 4*time.Second))
-	c := must[*lock.Client](t)(lock.New(b, lock.WithTTL(4*time.Second)))
-	defer c.Close(context.Background())
-	l := must[*lock.Lease](t)(c.Mutex("expires").Lock(t.Context()))
-	first, _ := l.Token()
-	count.mu.Lock()
-	password := count.passwords[conn.SessionID()]
-	count.mu.Unlock()
-	if err := farewell(t.Context(), count.upstream, conn.SessionID(), password); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-l.Done():
-	case <-time.After(8 * time.Second):
-		t.Fatal("the lease of a session that has ended is still trusted")
-	}
-	if !errors.Is(l.Err(), lock.ErrLost) {
-		t.Errorf("got %v", l.Err())
-	}
-	var again *lock.Lease
-	eventually(t, 10*time.Second, "the lock in the next session", func() (err error) {
-		again, err = c.Mutex("expires").TryLock(t.Context())
-		return err
-	})
-	if token, _ := again.Token(); token <= first {
-		t.Errorf("token %d after %d", token, first)
-	}
-	if err := again.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 func tryLeavesNothing(t *testing.T, addr string, conn *zk.Conn) {
 	c, other := client(t, "zk://"+addr, 5*time.Second), client(t, "zk://"+addr, 5*time.Second)
 	l := must[*lock.Lease](t)(c.Mutex("tried").Lock(t.Context()))
@@ -315,7 +197,7 @@ func tryLeavesNothing(t *testing.T, addr string, conn *zk.Conn) {
 			t.Errorf("got %v", err)
 		}
 		if nodes, stat, err := conn.Children(node("tried")); err != nil || len(nodes) != 1 || stat.Cversion > 3 {
-			t.Errorf("a refused TryLock: %q are there, %d changes, %v", nodes, stat.Cversion, err)
+			t.Errorf("after a refused TryLock: nodes %q, %d changes, %v", nodes, stat.Cversion, err)
 		}
 	}
 	if err := l.Unlock(t.Context()); err != nil {
@@ -327,8 +209,8 @@ func tryLeavesNothing(t *testing.T, addr string, conn *zk.Conn) {
 	}
 }
 
-// createNotAnswered loses the reply to the request that creates the node: the
-// attempt finds it again, and there is no second one.
+// createNotAnswered loses the reply to the request that creates the node: the attempt
+// finds the node and does not create a second one.
 func createNotAnswered(t *testing.T, addr string, conn *zk.Conn) {
 	p := provision.NewProxy(t, addr)
 	c := client(t, "zk://"+p.Addr(), 5*time.Second)
@@ -360,8 +242,8 @@ func createNotAnswered(t *testing.T, addr string, conn *zk.Conn) {
 	}
 }
 
-// sends tells whether a chunk of whole frames, of which some may be pings, has a
-// request of that operation with that text.
+// sends reports whether a chunk of whole frames contains a request of the operation op
+// with that text.
 func sends(chunk []byte, op uint32, text string) bool {
 	for len(chunk) >= 12 {
 		n := min(4+int(binary.BigEndian.Uint32(chunk)), len(chunk))
@@ -371,57 +253,4 @@ func sends(chunk []byte, op uint32, text string) bool {
 		chunk = chunk[n:]
 	}
 	return false
-}
-
-// overTLS puts TLS in front of the server, as its secure port has it.
-func overTLS(t *testing.T, addr string, _ *zk.Conn) {
-	certs := provision.TLS(t)
-	pair, err := tls.LoadX509KeyPair(certs.CertFile, certs.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer l.Close()
-	wg.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer in.Close()
-				out, err := net.Dial("tcp", addr)
-				if err != nil {
-					return
-				}
-				defer out.Close()
-				go func() {
-					_, _ = io.Copy(out, in)
-					_ = out.Close()
-				}()
-				_, _ = io.Copy(in, out)
-			})
-		}
-	})
-	url := "zk://" + l.Addr().String() + "?tls=true"
-	c, err := lock.Open(t.Context(), url+"&tls_ca="+certs.CAFile, lock.WithTTL(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	held := must[*lock.Lease](t)(c.Mutex("tls").Lock(t.Context()))
-	if err := errors.Join(held.Check(t.Context()), held.Unlock(t.Context())); err != nil {
-		t.Error(err)
-	}
-	if _, err := lock.Open(t.Context(), url); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("without the CA: got %v", err)
-	}
-	if _, err := lock.Open(t.Context(), "zk://"+l.Addr().String()); err == nil {
-		t.Error("a client without TLS was served")
-	}
 }

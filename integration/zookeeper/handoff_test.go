@@ -1,7 +1,6 @@
 package zookeeper_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,32 +14,14 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// waitingClient returns a client that tells when one of its calls begins to wait.
-func waitingClient(t *testing.T, url string, ttl time.Duration) (*lock.Client, <-chan struct{}) {
-	t.Helper()
-	waits := make(chan struct{}, 1000)
-	c, err := lock.Open(t.Context(), url, lock.WithTTL(ttl), lock.WithObserver(&lock.Observer{
-		Waiting: func(context.Context, lock.Event) { waits <- struct{}{} },
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = c.Close(ctx)
-	})
-	return c, waits
-}
-
 type granted struct {
-	who string
-	l   *lock.Lease
-	err error
+	client string
+	l      *lock.Lease
+	err    error
 }
 
-// TestHandOffInOneRoundTrip is the benchmark's hand-off with a bound that leaves room
-// for a busy machine and none for another round trip.
+// TestHandOffInOneRoundTrip measures hand-offs over a slow link. The bound allows for a busy
+// machine, but not for a second round trip.
 func TestHandOffInOneRoundTrip(t *testing.T) {
 	const oneWay, handOffs = 100 * time.Millisecond, 16
 	s := provision.NewZooKeeper(t, provision.ZooKeeper38)
@@ -86,104 +67,97 @@ func TestHandOffInOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestPlacesThatVanish deletes places of waiters, alone and in one step with that of
-// the holder, so that the two events arrive together: who has lost its place queues
-// again at the end, and is never granted with it.
-func TestPlacesThatVanish(t *testing.T) {
+// TestVanishedNodes deletes nodes of waiters, alone and in one transaction with that of
+// the holder, so that the events arrive together: a waiter whose node was deleted queues
+// again at the end, and is never granted by that node.
+func TestVanishedNodes(t *testing.T) {
 	s := provision.NewZooKeeper(t, provision.ZooKeeper38)
-	conn := admin(t, []string{s.Addr()})
 	for _, gone := range [][]int{{1}, {2}, {1, 2}, {1, 0}, {2, 0}, {2, 1, 0}, {3, 1, 0}, {3, 2, 1}} {
-		t.Run(fmt.Sprint(gone), func(t *testing.T) {
-			dog := &watchdog{t: t}
-			key := fmt.Sprint("vanish ", gone)
-			names := []string{"holder", "a", "b", "c", "d"}
-			all := make(chan granted, len(names))
-			var nodes []string
-			var holder uint64
-			for i, who := range names {
-				c, waits := waitingClient(t, "zk://"+s.Addr(), 10*time.Second)
-				go func() {
-					l, err := c.Mutex(key).Lock(t.Context())
-					if err == nil {
-						dog.enter(who, l)
-					}
-					all <- granted{who, l, err}
-				}()
-				if i > 0 {
-					<-waits
-				} else if first := <-all; first.err != nil {
-					t.Fatal(first.err)
-				} else {
-					holder, _ = first.l.Token()
-				}
-				info := must[backend.Info](t)(c.Inspect(t.Context(), key))
-				owner := info.Holder.Owner
-				if i > 0 {
-					owner = info.Waiters[i-1].Owner
-				}
-				nodes = append(nodes, child(t, conn, key, owner))
-			}
-			var ops []any
-			for _, i := range gone {
-				ops = append(ops, &zk.DeleteRequest{Path: nodes[i], Version: -1})
-			}
-			if !slices.Contains(gone, 0) {
-				ops = append(ops, &zk.DeleteRequest{Path: nodes[0], Version: -1})
-			}
-			var order, want []string
-			for i, who := range names[1:] {
-				if !slices.Contains(gone, i+1) {
-					want = append(want, who)
-				}
-			}
-			dog.leave(names[0], holder) // it is about to be told
-			must[[]zk.MultiResponse](t)(conn.Multi(ops...))
-			for range names[1:] {
-				var g granted
-				select {
-				case g = <-all:
-				case <-time.After(20 * time.Second):
-					t.Fatalf("nobody is granted any more after %q", order)
-				}
-				if g.err != nil {
-					t.Fatalf("%s: %v", g.who, g.err)
-				}
-				order = append(order, g.who)
-				if err := g.l.Check(t.Context()); err != nil {
-					t.Errorf("%s was granted what it does not hold: %v", g.who, err)
-				}
-				token, _ := g.l.Token()
-				dog.leave(g.who, token)
-				if err := g.l.Unlock(t.Context()); err != nil {
-					t.Errorf("%s: %v", g.who, err)
-				}
-			}
-			if got := order[:len(want)]; !slices.Equal(got, want) {
-				t.Errorf("order of service: %q, want %q first", order, want)
-			}
-			nothingLeft(t, []string{s.Addr()}, key)
-		})
+		t.Run(fmt.Sprint(gone), func(t *testing.T) { testVanishedNodes(t, s.Addr(), gone) })
 	}
 }
 
-// child returns the path of an owner's node.
-func child(t *testing.T, conn *zk.Conn, key, owner string) string {
-	t.Helper()
-	nodes, _, err := conn.Children(node(key))
-	if err != nil {
-		t.Fatal(err)
+// testVanishedNodes deletes the nodes with these indices in the queue, and that of the holder.
+func testVanishedNodes(t *testing.T, addr string, gone []int) {
+	conn, check := admin(t, []string{addr}), &exclusionCheck{t: t}
+	key := fmt.Sprint("vanish ", gone)
+	names := []string{"holder", "a", "b", "c", "d"}
+	all := make(chan granted, len(names))
+	var nodes []string
+	var holder uint64
+	for i, name := range names {
+		c, waits := waitingClient(t, "zk://"+addr, 10*time.Second)
+		go func() {
+			l, err := c.Mutex(key).Lock(t.Context())
+			if err == nil {
+				check.enter(name, l)
+			}
+			all <- granted{name, l, err}
+		}()
+		if i > 0 {
+			<-waits
+		} else if first := <-all; first.err != nil {
+			t.Fatal(first.err)
+		} else {
+			holder, _ = first.l.Token()
+		}
+		info := must[backend.Info](t)(c.Inspect(t.Context(), key))
+		owner := info.Holder.Owner
+		if i > 0 {
+			owner = info.Waiters[i-1].Owner
+		}
+		nodes = append(nodes, child(t, conn, key, owner))
 	}
-	for _, n := range nodes {
-		if n[:len(owner)] == owner {
-			return node(key) + "/" + n
+	var ops []any
+	for _, i := range gone {
+		ops = append(ops, &zk.DeleteRequest{Path: nodes[i], Version: -1})
+	}
+	if !slices.Contains(gone, 0) {
+		ops = append(ops, &zk.DeleteRequest{Path: nodes[0], Version: -1})
+	}
+	var want []string
+	for i, name := range names[1:] {
+		if !slices.Contains(gone, i+1) {
+			want = append(want, name)
 		}
 	}
-	t.Fatalf("no node of %s among %q", owner, nodes)
-	return ""
+	check.leave(names[0], holder) // OnLost comes later
+	must[[]zk.MultiResponse](t)(conn.Multi(ops...))
+	order := unlockAll(t, check, all, len(names)-1)
+	if got := order[:len(want)]; !slices.Equal(got, want) {
+		t.Errorf("order of service: %q, want %q first", order, want)
+	}
+	nothingLeft(t, []string{addr}, key)
 }
 
-// TestAges compares the ages of a holder and of one who waits with what has passed
-// here: the server's clock is this machine's.
+// unlockAll checks and releases the next n grants. It returns the clients in their order.
+func unlockAll(t *testing.T, check *exclusionCheck, all <-chan granted, n int) (order []string) {
+	t.Helper()
+	for range n {
+		var g granted
+		select {
+		case g = <-all:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no grant after %q", order)
+		}
+		if g.err != nil {
+			t.Fatalf("%s: %v", g.client, g.err)
+		}
+		order = append(order, g.client)
+		if err := g.l.Check(t.Context()); err != nil {
+			t.Errorf("%s does not hold what it was granted: %v", g.client, err)
+		}
+		token, _ := g.l.Token()
+		check.leave(g.client, token)
+		if err := g.l.Unlock(t.Context()); err != nil {
+			t.Errorf("%s: %v", g.client, err)
+		}
+	}
+	return order
+}
+
+// TestAges compares the ages of a holder and a waiter with the time that has passed here:
+// the server has the same clock.
 func TestAges(t *testing.T) {
 	s := provision.NewZooKeeper(t, provision.ZooKeeper38)
 	begun := time.Now()
@@ -197,7 +171,7 @@ func TestAges(t *testing.T) {
 	}()
 	<-waits
 	waited := time.Now()
-	const tick = 2 * time.Millisecond // the service counts whole milliseconds
+	const tick = 2 * time.Millisecond // the service has whole milliseconds
 	for range 3 {
 		leastHeld, leastWaited := time.Since(held)-tick, time.Since(waited)-tick
 		asked := time.Now()
@@ -207,7 +181,7 @@ func TestAges(t *testing.T) {
 			t.Errorf("the holder: %v, want %v to %v", a, leastHeld, most)
 		}
 		if a, most := info.Waiters[0].Age, time.Since(held)+took; a < leastWaited || a > most {
-			t.Errorf("the one who waits: %v, want %v to %v", a, leastWaited, most)
+			t.Errorf("the waiter: %v, want %v to %v", a, leastWaited, most)
 		}
 		listed := 0
 		for i, err := range c.List(t.Context()) {

@@ -21,7 +21,10 @@ import (
 	"github.com/interlock-go/lock/zklock"
 )
 
-// harness is that of a single server, which the suite may stop and restart.
+// budget is that of a server and of an ensemble.
+var budget = conformance.Budget{WakesPerRelease: 2, HandOffCommands: 7, IdleHolderCommands: 4, IdleWaiterCommands: 4}
+
+// harness returns the harness of a single server, which the suite may stop and restart.
 func harness(t *testing.T, s *provision.Server) conformance.Harness {
 	count := newCounter(t, s.Addr())
 	base := "zk://" + count.addr()
@@ -43,6 +46,7 @@ func harness(t *testing.T, s *provision.Server) conformance.Harness {
 		ResumeServer:      func(context.Context) error { return s.Resume() },
 		RestartServer:     func(ctx context.Context) error { return errors.Join(s.Kill(), s.Restart(ctx)) },
 		RestartKeepsLocks: true,
+		Budget:            budget,
 		ServerCommands:    func(context.Context) (int64, error) { return count.total(), nil },
 	}
 	h.ExpireSession = func(ctx context.Context, b backend.Backend) error { return expire(ctx, b, count) }
@@ -50,7 +54,7 @@ func harness(t *testing.T, s *provision.Server) conformance.Harness {
 	return h
 }
 
-// admin connects a client beside the driver. It ends with the test.
+// admin returns a connection apart from the driver, which the end of the test closes.
 func admin(t testing.TB, addrs []string) *zk.Conn {
 	t.Helper()
 	conn, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
@@ -71,7 +75,7 @@ func (silent) Printf(string, ...any) {}
 
 func node(name string) string { return zklock.Node("", zklock.DefaultPrefix, name) }
 
-// inspectHooks adds the hooks that look at and change what is stored.
+// inspectHooks adds the hooks that read and change what is stored.
 func inspectHooks(t *testing.T, h *conformance.Harness, addrs []string) {
 	conn := admin(t, addrs)
 	h.KeyOf = node
@@ -107,9 +111,9 @@ func deleteTree(conn *zk.Conn, dir string) error {
 	}
 }
 
-// expire closes the session of a backend behind its back: another connection takes
-// it over, as a client that reconnects does, and says farewell. The suite holds
-// locks with a TTL of two seconds when it asks for that.
+// expire closes the session of a backend from outside: another connection takes it over, as
+// a client that reconnects does, and closes it. The suite then holds locks with a TTL of
+// two seconds.
 func expire(ctx context.Context, b backend.Backend, count *counter) error {
 	conn, err := b.(*zklock.Backend).Client(ctx, 2*time.Second)
 	if err != nil {
@@ -119,12 +123,12 @@ func expire(ctx context.Context, b backend.Backend, count *counter) error {
 	count.mu.Lock()
 	password := count.passwords[id]
 	count.mu.Unlock()
-	return farewell(ctx, count.upstream, id, password)
+	return closeSession(ctx, count.upstream, id, password)
 }
 
-// farewell returns when the session is over. The client fights for its session: as
-// soon as it has lost its connection it takes it back.
-func farewell(ctx context.Context, addr string, id int64, password []byte) error {
+// closeSession returns when the session has ended. It tries again and again, since the
+// client resumes its session as soon as it has lost its connection.
+func closeSession(ctx context.Context, addr string, id int64, password []byte) error {
 	for {
 		got, err := takeOver(ctx, addr, id, password)
 		switch {
@@ -136,8 +140,8 @@ func farewell(ctx context.Context, addr string, id int64, password []byte) error
 	}
 }
 
-// takeOver returns the session that the server gave, zero if there is none of that
-// id.
+// takeOver resumes a session and closes it. It returns the id of the session, zero if the
+// server has none of that id.
 func takeOver(ctx context.Context, addr string, id int64, password []byte) (int64, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -166,7 +170,7 @@ func takeOver(ctx context.Context, addr string, id int64, password []byte) (int6
 	return got, nil
 }
 
-// guardedWrite writes only with a token that is not lower than the highest that was seen.
+// guardedWrite writes with a token, unless a higher one was used before.
 func guardedWrite(conn *zk.Conn, name string, token uint64) error {
 	path := "/guarded-" + strings.ReplaceAll(name, "/", "_")
 	for {
@@ -184,7 +188,7 @@ func guardedWrite(conn *zk.Conn, name string, token uint64) error {
 			return err
 		}
 		if token < seen {
-			return fmt.Errorf("stale fencing token %d, %d was seen", token, seen)
+			return fmt.Errorf("stale fencing token %d, %d was used before", token, seen)
 		}
 		_, err = conn.Set(path, strconv.AppendUint(nil, token, 10), stat.Version)
 		if !errors.Is(err, zk.ErrBadVersion) {

@@ -1,6 +1,6 @@
 // Package zookeeper_test runs the conformance suite against real ZooKeeper
-// servers, single and in an ensemble of three, and what only ZooKeeper can do
-// beside it.
+// servers, single and in an ensemble of three, and tests what is specific to
+// ZooKeeper.
 package zookeeper_test
 
 import (

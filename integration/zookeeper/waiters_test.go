@@ -12,7 +12,7 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// monitor returns the numbers by which a server describes itself.
+// monitor returns the counters of a server.
 func monitor(t *testing.T, addr string) map[string]float64 {
 	t.Helper()
 	answer, err := provision.FourLetters(t.Context(), addr, "mntr")
@@ -30,8 +30,8 @@ func monitor(t *testing.T, addr string) map[string]float64 {
 	return m
 }
 
-// TestManyWaiters shows what one hand-off costs the server with few and with a
-// thousand waiting for one key.
+// TestManyWaiters measures what a hand-off costs the server with ten waiters and with a
+// thousand.
 func TestManyWaiters(t *testing.T) {
 	s := provision.NewZooKeeper(t, provision.ZooKeeper38)
 	count := newCounter(t, s.Addr())

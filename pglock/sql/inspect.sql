@@ -1,4 +1,4 @@
--- $1 from which name, $2 to which, $3 how many; held ones only, unless $1 = $2
+-- $1 first name, $2 last name, $3 limit of rows; if $1 and $2 differ, held locks only
 SELECT name, token, coalesce(owner, ''), coalesce(metadata, ''), coalesce({micros expires - {now}}, 0),
 	coalesce({micros {now} - granted}, 0), queue
 FROM {table}

@@ -1,12 +1,12 @@
 CREATE TABLE IF NOT EXISTS {table} (
 	name bytea PRIMARY KEY,            -- prefix:name
 	token bigint NOT NULL,             -- of the last grant
-	owner text,                        -- the attempt that holds it; null if it is free
-	process text,                      -- where the holder is told things
-	metadata text,                     -- what the holder says of itself
+	owner text,                        -- the attempt that holds the lock; null if it is free
+	process text,                      -- channel of the holder's process
+	metadata text,                     -- of the holder
 	granted timestamptz,
-	expires timestamptz,               -- from then on it is free, whoever stands in owner
-	queue text[] NOT NULL DEFAULT '{}', -- those who wait: owner, process, ttl in ms, metadata
-	gone text[] NOT NULL DEFAULT '{}'   -- attempts given up, and until when their late requests are refused
+	expires timestamptz,               -- from then on the lock is free, even if owner is set
+	queue text[] NOT NULL DEFAULT '{}', -- waiters: owner, process, ttl in ms, metadata
+	gone text[] NOT NULL DEFAULT '{}'   -- tombstones: an abandoned attempt, and until when its requests are refused
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE {table} IS '{version}';

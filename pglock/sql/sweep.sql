@@ -1,4 +1,4 @@
--- $1 microseconds unused. A token made anew begins with the clock, so it rises over the one deleted.
+-- $1 microseconds unused. The first token of a new row is the clock, so it is greater than those of the deleted row.
 DELETE FROM {table}
 WHERE (owner IS NULL OR expires <= {now}) AND queue = '{}'
 	AND to_timestamp(token / 1000000.0) < {now} - $1::bigint * interval '1 microsecond'

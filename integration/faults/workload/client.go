@@ -10,33 +10,33 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// Config is what a client is to do.
+// Config configures a client.
 type Config struct {
 	URL  string        `json:"url"`
 	TTL  time.Duration `json:"ttl"`
 	Keys []string      `json:"keys"`
-	// Slow is how many of the first keys are held for long.
+	// Slow is how many of the first keys are held for a long time.
 	Slow int    `json:"slow"`
 	Seed uint64 `json:"seed"`
 	// First is the number of the first worker.
 	First int `json:"first"`
-	// Fast workers have many short holds, Holders long ones, Patients wait as long
-	// as it takes.
+	// Fast workers have many short leases, Holders long ones. Patients wait without
+	// a deadline.
 	Fast, Holders, Patients int
 	// Leaders campaign for the last key.
 	Leaders int
-	// Workers of all processes begin what they do in the first Busy of each Period,
-	// which began at Phase of the machine's clock. Zero: at any time.
+	// Workers of all processes begin operations in the first Busy of each Period only. The
+	// first Period began at Phase of the machine's clock. Zero: at any time.
 	Period, Busy, Phase time.Duration
-	// HangAfter is the operation (see Client.After) after which a process prints
-	// "hangs" and does nothing more until it is killed.
+	// HangAfter is the operation (see Client.After) after which a process prints "hangs" and
+	// waits until it is killed.
 	HangAfter string
 }
 
 // Workers is how many goroutines the client uses.
 func (c Config) Workers() int { return c.Fast + c.Holders + c.Patients + c.Leaders }
 
-// Client is a session of the service and the workers that use it.
+// Client is a session of the service and its workers.
 type Client struct {
 	Config
 	record   func(Op)
@@ -57,7 +57,7 @@ type Client struct {
 type eventsKey struct{}
 
 // events are what an observer reports of one attempt: when it began to wait, and when
-// its hold was lost.
+// its lease was lost.
 type events struct {
 	waited, lost atomic.Int64
 	ending       func(at int64) // records the end of trust
@@ -71,7 +71,7 @@ func eventsOf(ctx context.Context) *events {
 	return e
 }
 
-// Options are what the lock.Client given to New must be made with.
+// Options are options that the lock.Client given to New needs.
 func Options(ttl time.Duration) []lock.Option {
 	return []lock.Option{lock.WithTTL(ttl), lock.WithObserver(&lock.Observer{
 		Waiting: func(ctx context.Context, _ lock.Event) { eventsOf(ctx).waited.CompareAndSwap(0, now()) },
@@ -83,12 +83,12 @@ func Options(ttl time.Duration) []lock.Option {
 	})}
 }
 
-// New makes a client; record is called from its workers.
+// New returns a client, which calls record from its workers.
 func New(cfg Config, c *lock.Client, r Resource, record func(Op)) *Client {
 	return &Client{Config: cfg, lock: c, resource: r, record: record, Before: func(string) {}, After: func(string) {}, inside: make([]atomic.Int64, cfg.Workers()), granted: make([]atomic.Int64, cfg.Workers())}
 }
 
-// Run returns when ctx has ended and nothing is held any more.
+// Run returns when ctx has ended and all locks are released.
 func (c *Client) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range c.Workers() {
@@ -114,10 +114,10 @@ func (c *Client) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Calm makes all further holds short.
+// Calm makes all further leases short.
 func (c *Client) Calm() { c.calm.Store(true) }
 
-// Waits reports whether a Lock that was called before is still under way.
+// Waits reports whether a Lock that was called before t is still waiting.
 func (c *Client) Waits(before time.Time) bool {
 	for i := range c.inside {
 		if since := c.inside[i].Load(); since != 0 && since < Monotonic(before) {
@@ -140,5 +140,5 @@ func (c *Client) Served(since time.Time) bool {
 	return some
 }
 
-// Refused is how many Lock and TryLock were not granted.
+// Refused returns how many calls of Lock and TryLock got no grant.
 func (c *Client) Refused() int64 { return c.refused.Load() }

@@ -4,8 +4,7 @@ package workload
 
 import "golang.org/x/sys/unix"
 
-// machineClock reads the clock that package time takes for monotonic, as the kernel
-// gives it: with the same zero in all processes.
+// machineClock reads the kernel's monotonic clock, which has the same zero in all processes.
 func machineClock() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/elect"
 )
 
 // lead campaigns for the last key until ctx ends, and resigns after a while each time.
-// A leader knows of its term's end from the context alone.
+// A leader learns of the end of its term from the context only.
 func (w *worker) lead(ctx context.Context) {
 	c := &candidate{Mutex: w.lock.Mutex(w.Keys[len(w.Keys)-1]), w: w}
-	err := lock.Campaign(ctx, c, func(term context.Context) error {
+	err := elect.Campaign(ctx, c, func(term context.Context) error {
 		for over := time.Now().Add(w.between(0, w.TTL/4)); time.Now().Before(over) && !w.calm.Load() && term.Err() == nil; {
 			c.h.writeUnder(term)
 			select {
@@ -21,12 +22,12 @@ func (w *worker) lead(ctx context.Context) {
 			c.h.trusted()
 		}
 		c.led = c.h.endTrust()
-		return lock.ErrResign
-	}, lock.WithBackoff(w.TTL/50, w.TTL/10), lock.WithOnRetry(c.over))
+		return elect.ErrResign
+	}, elect.WithBackoff(w.TTL/50, w.TTL/10), elect.WithOnRetry(c.over))
 	c.over(err)
 }
 
-// candidate is the Mutex of a campaign, and notes its terms.
+// candidate is the Mutex of a campaign, and records its terms.
 type candidate struct {
 	lock.Mutex
 	w   *worker
@@ -34,7 +35,7 @@ type candidate struct {
 	led int64 // until then
 }
 
-// Lock implements lock.Mutex. Each is judged as that of any waiter.
+// Lock implements lock.Mutex.
 func (c *candidate) Lock(ctx context.Context) (*lock.Lease, error) {
 	h, err := c.w.acquire(ctx, len(c.w.Keys)-1, "lock", c.Mutex.Lock)
 	if err != nil {
@@ -44,8 +45,7 @@ func (c *candidate) Lock(ctx context.Context) (*lock.Lease, error) {
 	return h.l, nil
 }
 
-// over notes the end of a term. That the lock is free is sure only of one who resigned
-// and nothing else.
+// over records the end of a term. Only after a resignation it is certain that the lock is free.
 func (c *candidate) over(err error) {
 	h := c.h
 	if h == nil {
@@ -53,7 +53,7 @@ func (c *candidate) over(err error) {
 	}
 	c.w.After("resign")
 	op := Op{Kind: Released, Key: h.op.Key, Worker: c.w.id, Hold: h.op.Hold, Token: h.op.Token, Call: c.led, Ret: now()}
-	if err != lock.ErrResign { //nolint:errorlint // the very value
+	if err != elect.ErrResign { //nolint:errorlint // the very value
 		op.Kind, op.Err = Lost, err.Error()
 		op.Until = Monotonic(h.l.Expires())
 		if at := h.lost.Load(); at != 0 {

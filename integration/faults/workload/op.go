@@ -1,12 +1,12 @@
-// Package workload is what clients do while faults happen to them: they lock, try,
-// wait, hold, extend, write to a resource that checks tokens, and unlock, and note
-// each call and return. It runs in the test's process and in processes of its own,
-// which can be stopped, killed, and built with a wrong clock; see [Main].
+// Package workload is the workload of clients during faults: they lock, try, wait, hold,
+// extend, write to a resource that checks tokens, and unlock, and record each call and
+// return. Clients run in the test's process and in processes of their own, which can be
+// stopped, killed, and built with a wrong clock; see [Main].
 package workload
 
 import "sync"
 
-// Kind is what an Op is about.
+// Kind is the kind of an Op.
 type Kind string
 
 // The kinds of an Op.
@@ -23,8 +23,8 @@ const (
 	Wrote    Kind = "wrote"
 )
 
-// Op is one thing that a client did, or that befell it. Times are those of
-// [Monotonic], so that those of several processes compare.
+// Op is one operation of a client, or one event. Times are those of [Monotonic], which are
+// comparable between processes.
 type Op struct {
 	Kind   Kind   `json:"k"`
 	Key    int    `json:"n"`
@@ -34,20 +34,19 @@ type Op struct {
 	Ret    int64  `json:"r,omitempty"`
 	Token  uint64 `json:"t,omitempty"`
 	Until  int64  `json:"u,omitempty"` // a hold is trusted until then, zero: as long as the process lives
-	Waited int64  `json:"q,omitempty"` // when it was told to wait, zero: never
+	Waited int64  `json:"q,omitempty"` // when it was notified that it waits, zero: never
 	Try    bool   `json:"y,omitempty"`
 	OK     bool   `json:"ok,omitempty"` // a write was accepted
-	// Sure is set on a write that lay within its holder's trust from call to return.
+	// Sure is set on a write within its holder's trust from call to return.
 	Sure bool `json:"s,omitempty"`
 	// Early is set on a loss that came before the end of trust.
 	Early bool `json:"e,omitempty"`
-	// Stolen is set on an early loss that the holder learnt from its release.
+	// Stolen is set on an early loss that the reply to a release reported.
 	Stolen bool   `json:"x,omitempty"`
 	Err    string `json:"err,omitempty"`
 }
 
-// Resource is what the locks guard: it refuses tokens lower than the highest it has
-// seen.
+// Resource is guarded by the locks. It refuses tokens lower than the highest that it has seen.
 type Resource interface {
 	Write(key int, token uint64) (accepted bool)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// Variable holds the Config of a process that is to be a client.
+// Variable is the environment variable with the Config of a process that runs as a client.
 const Variable = "INTERLOCK_FAULTS_CLIENT"
 
 // Main returns at once, unless the process was started as a client: then it does
-// what its Config says until it is told to stop, and exits. On standard output it
-// says "ready", then each operation, and "write" for a write to the resource, which
+// what its Config says until it reads "stop", and exits. On standard output it
+// writes "ready", then each operation, and "write" for a write to the resource, which
 // is in the test's process; standard input brings the answers, and the words "calm"
 // and "stop".
 func Main() {
@@ -86,7 +86,7 @@ func serve(text string) error {
 	return nil
 }
 
-// pipe is the conversation with the parent.
+// pipe is the connection to the parent process.
 type pipe struct {
 	mu      sync.Mutex
 	next    int
@@ -94,7 +94,7 @@ type pipe struct {
 }
 
 func (p *pipe) say(line string) {
-	// One call of write for each line, which is in the pipe then, whatever becomes of this process.
+	// One call of write for each line: it is in the pipe even if this process dies afterwards.
 	_, _ = os.Stdout.WriteString(strings.ReplaceAll(line, "\n", " ") + "\n")
 }
 

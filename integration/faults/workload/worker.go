@@ -10,7 +10,7 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// worker does one thing after the other, as its random numbers tell.
+// worker executes one operation after the other, chosen by random numbers.
 type worker struct {
 	*Client
 	id      int
@@ -20,13 +20,12 @@ type worker struct {
 	r       *rand.Rand
 }
 
-// MaxHolds is how many holds a worker has at most in a run; it divides holds among
-// workers.
+// MaxHolds is how many leases a worker has at most in a run; it separates the numbers of
+// leases of different workers.
 const MaxHolds = 10_000_000
 
-// awake returns when it is time to work, with false if that is over for good. All are
-// awake at the same time and rest at the same time, so that they meet each other as
-// often as those who never rest, in a part of the time and of the machine.
+// awake returns when it is time to work, and false if ctx has ended. All workers work and rest
+// at the same time, which keeps the contention of workers that never rest with less load.
 func (w *worker) awake(ctx context.Context) bool {
 	if w.Period == 0 {
 		return ctx.Err() == nil
@@ -40,7 +39,7 @@ func (w *worker) awake(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// fast takes a key in one way or another for a moment.
+// fast takes a key in a random way for a short time.
 func (w *worker) fast(ctx context.Context) {
 	key := w.Slow + w.r.IntN(len(w.Keys)-w.Slow-1)
 	p := w.r.IntN(100)
@@ -94,7 +93,7 @@ func (w *worker) slow(ctx context.Context) {
 	}
 }
 
-// patient waits for as long as it takes.
+// patient waits without a deadline.
 func (w *worker) patient(ctx context.Context) {
 	if h := w.take(ctx, w.r.IntN(w.Slow+2), false, 0); h != nil {
 		h.write()
@@ -103,7 +102,7 @@ func (w *worker) patient(ctx context.Context) {
 	w.pause(ctx, w.TTL/20)
 }
 
-// hold is what a worker has.
+// hold is a lease of a worker.
 type hold struct {
 	w     *worker
 	l     *lock.Lease
@@ -112,7 +111,7 @@ type hold struct {
 	*events
 }
 
-// take tries for at most bound, if that is not zero.
+// take waits for at most bound; zero: without a bound.
 func (w *worker) take(ctx context.Context, key int, try bool, bound time.Duration, opts ...lock.MutexOption) *hold {
 	m := w.lock.Mutex(w.Keys[key], opts...)
 	take, what := m.Lock, "lock"
@@ -135,7 +134,7 @@ func (w *worker) take(ctx context.Context, key int, try bool, bound time.Duratio
 	return nil
 }
 
-// acquire notes what one call of a Lock or TryLock comes to.
+// acquire records the result of one call of Lock or TryLock.
 func (w *worker) acquire(ctx context.Context, key int, what string, take func(context.Context) (*lock.Lease, error)) (*hold, error) {
 	op := Op{Kind: Acquired, Key: key, Worker: w.id, Try: what == "try"}
 	number := w.id*MaxHolds + w.holds + 1 // the number of this attempt's hold if it is granted
@@ -168,7 +167,7 @@ func (h *hold) extend(ctx context.Context) {
 	_ = h.l.Extend(ctx, h.w.TTL) // the lease knows best what an error means
 }
 
-// trusted notes that the hold was renewed.
+// trusted records that the lease was renewed.
 func (h *hold) trusted() {
 	if until := Monotonic(h.l.Expires()); until != h.until && h.l.Err() == nil {
 		h.until = until
@@ -179,7 +178,7 @@ func (h *hold) trusted() {
 // write uses the resource, whether the lease has ended or not.
 func (h *hold) write() { h.writeUnder(h.l) }
 
-// writeUnder does so as one who knows of the lease's end from something else.
+// writeUnder writes as a client that learns of the end of its lease from ctx.
 func (h *hold) writeUnder(of interface{ Err() error }) {
 	op := Op{Kind: Wrote, Key: h.op.Key, Worker: h.w.id, Hold: h.op.Hold, Token: h.op.Token}
 	held := of.Err() == nil
@@ -190,15 +189,15 @@ func (h *hold) writeUnder(of interface{ Err() error }) {
 	h.w.record(op)
 }
 
-// endTrust records that the trust in the hold ends now and returns the time. The
-// caller releases the hold afterwards.
+// endTrust records that the trust in the lease ends now, and returns the time. The caller
+// releases the lease afterwards.
 func (h *hold) endTrust() int64 {
 	at := now()
 	h.ending(at)
 	return at
 }
 
-// end gives the hold back, or notes that it was lost.
+// end releases the lease, or records that it was lost.
 func (h *hold) end() {
 	w, l := h.w, h.l
 	w.Before("unlock")
@@ -213,7 +212,7 @@ func (h *hold) end() {
 	}
 	if err != nil {
 		op.Kind, op.Err = Lost, err.Error()
-		// It was trusted until its lease ended, or until its time was over, if that was before.
+		// It was trusted until its lease ended.
 		op.Until = Monotonic(l.Expires())
 		op.Stolen = errors.Is(err, lock.ErrLost) && h.lost.Load() == 0 && (op.Until == 0 || op.Ret < op.Until)
 		if at := h.lost.Load(); at != 0 {
@@ -231,7 +230,7 @@ func (w *worker) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(w.r.Int64N(int64(b-a)))
 }
 
-// pause is the worker's own pace.
+// pause waits for a random time.
 func (w *worker) pause(ctx context.Context, most time.Duration) {
 	select {
 	case <-time.After(w.between(0, most)):

@@ -1,5 +1,5 @@
-// Package isolation_test runs the conformance suite against MySQL and MariaDB servers
-// at other isolation levels than the default: in a package of its own, so beside that.
+// Package isolation_test runs the conformance suite against MySQL and MariaDB servers at other
+// isolation levels than the default. As a package of its own it runs beside that suite.
 package isolation_test
 
 import (

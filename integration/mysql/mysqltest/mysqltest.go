@@ -1,5 +1,5 @@
-// Package mysqltest is the harness of the conformance suite for MySQL and MariaDB, and
-// what the tests against them share.
+// Package mysqltest has the harness of the conformance suite for MySQL and MariaDB, and
+// helpers that several test packages share.
 package mysqltest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/interlock-go/lock/mysqllock"
 )
 
-// Harness is that of one server, which the suite may stop and restart.
+// Harness returns the harness of one server, which the suite may stop and restart.
 func Harness(t *testing.T, s *provision.Server, admin *sql.DB) conformance.Harness {
 	base := s.URL()
 	wakes := &wakeCounter{}
@@ -33,21 +33,27 @@ func Harness(t *testing.T, s *provision.Server, admin *sql.DB) conformance.Harne
 		},
 		OpenFaulty: func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 			p := provision.NewProxy(t, s.Addr())
-			// A statement into a black hole frees its connection soon; what is answered over a slow link has
-			// time for all that a connection takes.
+			// A statement that gets no answer frees its connection soon, and opening a connection over a
+			// slow link is possible.
 			b, err := suite.Open(ctx, suite.WithParams(strings.Replace(base, s.Addr(), p.Addr(), 1), map[string]string{"dial_timeout": "3s", "timeout": "3s"}))
 			return b, suite.Link{T: t, Proxy: p}, err
 		},
 		Worker:            conformance.Self(base),
 		ClockWorker:       provision.ClockWorker(t, conformance.Self(base)),
-		OwnGoroutines:     append([]string{"(*mysqlConn).startWatcher"}, suite.OwnGoroutines...), // of each connection in the pool, of which there may be as many as it says; TestClose looks for those that are left
+		OwnGoroutines:     append([]string{"(*mysqlConn).startWatcher"}, suite.OwnGoroutines...), // one for each connection of the pool; TestClose checks that none remains
 		StopServer:        func(context.Context) error { return s.Pause() },
 		ResumeServer:      func(context.Context) error { return s.Resume() },
 		RestartServer:     func(ctx context.Context) error { return errors.Join(s.Kill(), s.Restart(ctx)) },
 		RestartKeepsLocks: true,
 		ServerCommands:    func(ctx context.Context) (int64, error) { return Statements(ctx, admin) },
-		Wakes:             func(ctx context.Context) (int64, error) { return wakes.count(ctx, admin) },
-		Leftovers:         func(ctx context.Context, name string) ([]string, error) { return leftovers(ctx, admin, key(name)) },
+		Budget: conformance.Budget{
+			WakesPerRelease:    1,
+			HandOffCommands:    6, // two to request, two to release, two to wake
+			IdleHolderCommands: 4,
+			IdleWaiterCommands: 3.5, // two when the lease of the predecessor would end
+		},
+		Wakes:     func(ctx context.Context) (int64, error) { return wakes.count(ctx, admin) },
+		Leftovers: func(ctx context.Context, name string) ([]string, error) { return leftovers(ctx, admin, key(name)) },
 		DestroyState: func(ctx context.Context, name string) error {
 			_, err := admin.ExecContext(ctx, "DELETE FROM interlock WHERE name=?", []byte(key(name)))
 			return err
@@ -60,7 +66,7 @@ func Harness(t *testing.T, s *provision.Server, admin *sql.DB) conformance.Harne
 	}
 }
 
-// Statements counts what clients had executed.
+// Statements returns the number of statements that the server has executed for clients.
 func Statements(ctx context.Context, admin *sql.DB) (int64, error) {
 	var name string
 	var n int64
@@ -68,9 +74,8 @@ func Statements(ctx context.Context, admin *sql.DB) (int64, error) {
 	return n, err
 }
 
-// wakeCounter counts the grants that were handed to waiters, by a trigger on the lock
-// table from its first use on. That nobody else is woken is seen in the statements of
-// a cycle.
+// wakeCounter counts the grants to waiters, by a trigger on the lock table from its first use
+// on. The statements of a cycle show that no other waiter is woken.
 type wakeCounter struct{ once sync.Once }
 
 func (w *wakeCounter) count(ctx context.Context, admin *sql.DB) (n int64, err error) {
@@ -90,8 +95,8 @@ func (w *wakeCounter) count(ctx context.Context, admin *sql.DB) (n int64, err er
 	return n, err
 }
 
-// leftovers are a live holder and a queue. The row stays, since the token lives in
-// it, and so do for a while the marks that refuse late requests.
+// leftovers returns the holder and the queue of a key. The row stays, since the token is in
+// it, and so do the tombstones for a while.
 func leftovers(ctx context.Context, admin *sql.DB, key string) ([]string, error) {
 	var owner, queue string
 	err := admin.QueryRowContext(ctx, "SELECT owner, queue FROM interlock WHERE name=?", []byte(key)).Scan(&owner, &queue)
@@ -136,7 +141,7 @@ func guardedWrite(ctx context.Context, admin *sql.DB, name string, token uint64)
 
 var lastDeadlock = regexp.MustCompile(`(?s)LATEST DETECTED DEADLOCK\n-+\n(.*?)\n-{8,}`)
 
-// NoDeadlocks asks the server whether it ever had to end one.
+// NoDeadlocks fails the test if the server has found a deadlock.
 func NoDeadlocks(t testing.TB, admin *sql.DB) {
 	t.Helper()
 	var kind, name, status string

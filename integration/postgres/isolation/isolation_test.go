@@ -9,7 +9,7 @@ import (
 	"github.com/interlock-go/lock/integration/suite"
 )
 
-// TestConformance runs the whole suite at both levels beside the default.
+// TestConformance runs the whole suite at the two stricter isolation levels.
 func TestConformance(t *testing.T) {
 	provision.LeaveOut(t, "isolation levels")
 	for _, level := range []string{"repeatable read", "serializable"} {
@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 			h.OwnGoroutines = suite.OwnGoroutines
 			h.ClockWorker = provision.ClockWorker(t, conformance.Self(pgtest.With(s, nil)))
 			conformance.Run(t, h, conformance.RequireHooks(),
-				conformance.Except("exclusion/02-foreign-holder", "nobody but this driver writes the table"))
+				conformance.Except("exclusion/02-foreign-holder", "only this driver writes the table"))
 		})
 	}
 }

@@ -1,5 +1,5 @@
-// Package isolation_test runs the conformance suite against PostgreSQL servers
-// at other isolation levels than the default: in a package of its own, so beside that.
+// Package isolation_test runs the conformance suite against PostgreSQL servers at the
+// stricter isolation levels. It is a package of its own so that it runs in parallel.
 package isolation_test
 
 import (

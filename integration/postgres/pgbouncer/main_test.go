@@ -1,5 +1,5 @@
-// Package pgbouncer_test runs the conformance suite against PostgreSQL behind
-// PgBouncer in transaction mode: in a package of its own, so beside that without it.
+// Package pgbouncer_test runs the conformance suite against PostgreSQL behind PgBouncer
+// in transaction mode. It is a package of its own so that it runs in parallel.
 package pgbouncer_test
 
 import (

@@ -20,19 +20,20 @@ import (
 	"github.com/interlock-go/lock/pglock"
 )
 
-// TestConformance knows nothing of the pooler: the driver finds out.
+// TestConformance does not configure the pooler: the driver recognizes it.
 func TestConformance(t *testing.T) {
 	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
 	front := provision.NewPgBouncer(t, s)
 	h := pgtest.Harness(t, s, front, pgtest.Admin(t, s), nil)
 	h.Name = "postgres behind PgBouncer"
+	h.Budget = pgtest.Polling
 	h.OwnGoroutines = suite.OwnGoroutines
 	h.ClockWorker = provision.ClockWorker(t, conformance.Self(pgtest.With(front, nil)))
 	conformance.Run(t, h, conformance.RequireHooks(), suite.Keep(t),
-		conformance.Except("exclusion/02-foreign-holder", "nobody but this driver writes the table"))
+		conformance.Except("exclusion/02-foreign-holder", "only this driver writes the table"))
 }
 
-// TestConformanceListening is told where to listen.
+// TestConformanceListening has the address of the server for the listening connection.
 func TestConformanceListening(t *testing.T) {
 	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
 	front := provision.NewPgBouncer(t, s)
@@ -41,8 +42,8 @@ func TestConformanceListening(t *testing.T) {
 	conformance.Run(t, h, conformance.Only(pgtest.Some+"|^waiting/1[13]|^capabilities"))
 }
 
-// TestRecognised: how waiters wake is found out at opening, and declared.
-func TestRecognised(t *testing.T) {
+// TestRecognized: the driver finds out at opening how waiters wake, and declares it.
+func TestRecognized(t *testing.T) {
 	s := provision.NewPostgres(t, provision.Postgres15)
 	transaction, session := provision.NewPgBouncer(t, s), provision.NewPgBouncer(t, s, "pool_mode=session")
 	other := provision.NewPostgres(t, provision.Postgres15)
@@ -53,13 +54,13 @@ func TestRecognised(t *testing.T) {
 	}{
 		"none":                    {s, "true", backend.WakePush},
 		"transaction":             {transaction, "true", backend.WakePoll},
-		"transaction, told so":    {transaction, "false", backend.WakePoll},
+		"transaction, configured": {transaction, "false", backend.WakePoll},
 		"transaction, direct":     {transaction, s.Addr(), backend.WakePush},
 		"session":                 {session, "true", backend.WakePush},
-		"none, and needless":      {s, s.Addr(), backend.WakePush},
+		"none, but direct":        {s, s.Addr(), backend.WakePush},
 		"direct but another":      {transaction, other.Addr(), 0},
 		"direct but the pooler":   {transaction, transaction.Addr(), 0},
-		"direct but nobody there": {transaction, "127.0.0.1:1", 0},
+		"direct but refused":      {transaction, "127.0.0.1:1", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := suite.Open(t.Context(), pgtest.With(c.front, nil, "listen", c.listen))
@@ -87,17 +88,17 @@ func TestRecognised(t *testing.T) {
 	}
 }
 
-// TestPoolerComesBetween: what was heard at opening is heard no more, and who waits
-// asks from then on.
+// TestPoolerComesBetween: notifications arrive at opening but not later. Waiters poll
+// from then on.
 func TestPoolerComesBetween(t *testing.T) {
 	s := provision.NewPostgres(t, provision.Postgres15)
 	session, transaction := provision.NewPgBouncer(t, s, "pool_mode=session"), provision.NewPgBouncer(t, s)
-	road := &road{to: session.Addr()}
+	route := &route{to: session.Addr()}
 	cfg, err := pgxpool.ParseConfig(pgtest.With(session, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.ConnConfig.DialFunc = road.dial
+	cfg.ConnConfig.DialFunc = route.dial
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
@@ -109,7 +110,7 @@ func TestPoolerComesBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wake := b.Capabilities().Wake; wake != backend.WakePush {
-		t.Fatalf("wake through a pooler of sessions: want push, got %v", wake)
+		t.Fatalf("wake through a pooler in session mode: want push, got %v", wake)
 	}
 	waits := make(chan struct{}, 1)
 	c, err := lock.New(b, lock.WithTTL(5*time.Minute), lock.WithObserver(&lock.Observer{
@@ -125,7 +126,7 @@ func TestPoolerComesBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close(ctx)
-	for _, when := range []string{"while somebody waits", "before"} {
+	for _, when := range []string{"during the wait", "before"} {
 		l, err := other.Mutex("k").Lock(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +141,7 @@ func TestPoolerComesBetween(t *testing.T) {
 		}()
 		<-waits
 		if when != "before" {
-			road.move(transaction.Addr())
+			route.move(transaction.Addr())
 		}
 		if err := l.Unlock(ctx); err != nil {
 			t.Error(err)
@@ -154,14 +155,14 @@ func TestPoolerComesBetween(t *testing.T) {
 	}
 }
 
-// road is the way to a pooler, or to another one.
-type road struct {
+// route dials the address that move has set.
+type route struct {
 	mu    sync.Mutex
 	to    string
 	conns []net.Conn
 }
 
-func (r *road) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+func (r *route) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, err := new(net.Dialer).DialContext(ctx, network, r.to)
@@ -171,8 +172,8 @@ func (r *road) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return c, err
 }
 
-// move ends all connections; the next ones lead to another address.
-func (r *road) move(to string) {
+// move ends all connections and sets the address of the next ones.
+func (r *route) move(to string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.to = to
@@ -181,7 +182,7 @@ func (r *road) move(to string) {
 	}
 }
 
-// handOver makes a waiter the holder, and closes the client.
+// handOver waits for a lock, hands it over, and closes the client.
 func handOver(t *testing.T, c *lock.Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -1,5 +1,5 @@
-// Package pgtest is the harness of the conformance suite for PostgreSQL, and what
-// the tests against it share.
+// Package pgtest is the harness of the conformance suite for PostgreSQL, and helpers of
+// the tests against it.
 package pgtest
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/interlock-go/lock/pglock"
 )
 
-// Some are the cases that the way of connecting could change.
+// Some selects the cases that the kind of connection could change.
 const Some = "^(exclusion|waiting/(08|09|10-|12-(fifo|try))|cancellation/1[56]|release|fencing/3[12]|ambiguity/34-[^l])"
 
-// Admin is a pool of the superuser's, with what the counters need.
+// Admin returns a pool of the superuser, and creates what the counters need.
 func Admin(t testing.TB, s *provision.Server) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(s.PostgresURL())
@@ -47,7 +47,7 @@ func Admin(t testing.TB, s *provision.Server) *pgxpool.Pool {
 	return admin
 }
 
-// With adds parameters to those of base, which a harness gives to every client.
+// With returns the URL of s with the parameters base and more, which are pairs.
 func With(s *provision.Server, base map[string]string, more ...string) string {
 	p := map[string]string{"sslmode": "disable"}
 	for k, v := range base {
@@ -59,8 +59,11 @@ func With(s *provision.Server, base map[string]string, more ...string) string {
 	return suite.WithParams(s.URL(), p)
 }
 
-// Harness is that of a server which the suite may stop and restart. Clients come
-// through front, which may be the server itself.
+// Polling is the budget of clients that poll: it has no figures of waiters.
+var Polling = conformance.Budget{IdleHolderCommands: 4}
+
+// Harness returns the harness of a server that the suite may stop and restart. Clients
+// connect to front, which may be the server itself.
 func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, params map[string]string) conformance.Harness {
 	base := With(front, params)
 	wakes := &grantCounter{}
@@ -72,8 +75,7 @@ func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, para
 		},
 		OpenFaulty: func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 			p := provision.NewProxy(t, front.Addr())
-			// A request into a black hole ends soon; what is answered over a slow link has time for all that
-			// a connection takes.
+			// Short enough for requests without a reply, long enough to connect over a slow link.
 			b, err := suite.Open(ctx, strings.Replace(With(front, params, "dial_timeout", "3s", "timeout", "3s"), front.Addr(), p.Addr(), 1))
 			return b, suite.Link{T: t, Proxy: p}, err
 		},
@@ -83,7 +85,11 @@ func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, para
 		RestartServer:     func(ctx context.Context) error { return errors.Join(s.Kill(), s.Restart(ctx)) },
 		RestartKeepsLocks: true,
 		ServerCommands:    func(ctx context.Context) (int64, error) { return Commands(ctx, admin) },
-		Wakes:             func(ctx context.Context) (int64, error) { return wakes.count(ctx, admin) },
+		Budget: conformance.Budget{
+			WakesPerRelease: 1, HandOffCommands: 2, IdleHolderCommands: 4,
+			IdleWaiterCommands: 1.5, // of the first waiter; the others poll less often
+		},
+		Wakes: func(ctx context.Context) (int64, error) { return wakes.count(ctx, admin) },
 		Leftovers: func(ctx context.Context, name string) (left []string, err error) {
 			var found string
 			err = admin.QueryRow(ctx, `SELECT concat('owner ', owner, ' queue ', queue) FROM interlock
@@ -112,8 +118,8 @@ func Commands(ctx context.Context, admin *pgxpool.Pool) (n int64, err error) {
 	return n, err
 }
 
-// grantCounter counts the grants that were handed to waiters, by a trigger on the
-// lock table from its first use on.
+// grantCounter counts grants that were handed over to waiters, by a trigger on the lock
+// table. It starts at its first use.
 type grantCounter struct{ once sync.Once }
 
 func (g *grantCounter) count(ctx context.Context, admin *pgxpool.Pool) (n int64, err error) {
@@ -130,7 +136,7 @@ func (g *grantCounter) count(ctx context.Context, admin *pgxpool.Pool) (n int64,
 	return n, err
 }
 
-// guardedWrite writes only with a token that is not lower than the highest it has seen.
+// guardedWrite refuses a token that is lower than the highest one so far.
 func guardedWrite(ctx context.Context, admin *pgxpool.Pool, name string, token uint64) error {
 	tag, err := admin.Exec(ctx, `INSERT INTO guarded AS g VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE g.token <= excluded.token`, name, int64(token))

@@ -1,0 +1,38 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/internal/cmdtest"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(redisLogger{})
+	os.Exit(cmdtest.Main(m, "."))
+}
+
+// Each lockbench command in the documentation has existing flags and valid arguments.
+func TestCommandsInTheDocumentation(t *testing.T) {
+	t.Parallel()
+	cmdtest.Documented(t, "../..", "lockbench", 5, program().Check)
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, c := range program().AllCommands() {
+		if !strings.Contains(c.Example, "lockbench "+c.Name()) || strings.Contains(c.Long+c.Example, "lockctl") {
+			t.Errorf("%s: %s\n%s", c.Name(), c.Long, c.Example)
+		}
+		for line := range strings.SplitSeq(c.Long+"\n"+c.Example, "\n") {
+			if len(line) > 110 && c.Name() != "completion" {
+				t.Errorf("%s: a line of %d characters: %q", c.Name(), len(line), line)
+			}
+		}
+	}
+}

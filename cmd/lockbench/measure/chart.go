@@ -1,0 +1,190 @@
+package measure
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"image/color"
+	"math"
+	"regexp"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// palette is colour-blind safe (Okabe and Ito, without yellow).
+var palette = []color.Color{
+	rgb(0x0072b2), rgb(0xd55e00), rgb(0x009e73), rgb(0xcc79a7), rgb(0x56b4e9), rgb(0xe69f00), rgb(0x000000),
+}
+
+func rgb(c uint32) color.Color {
+	return color.RGBA{R: uint8(c >> 16), G: uint8(c >> 8), B: uint8(c), A: 0xff}
+}
+
+func colour(i int) color.Color { return palette[i%len(palette)] }
+
+func newPlot(title string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text = title
+	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(10)}
+	for _, s := range []*text.Style{
+		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
+	} {
+		s.Font = sans
+	}
+	p.Title.TextStyle.Font.Size = vg.Points(12)
+	p.Title.Padding = vg.Points(6)
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.XOffs = vg.Points(8)
+	return p
+}
+
+// distribution draws the percentiles of the times of each target. It returns "" without
+// times.
+func distribution(title string, sums []Summary) (template.HTML, error) {
+	p := newPlot(title)
+	p.X.Label.Text, p.Y.Label.Text = "percentile", "time"
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = percentileTicks{}, timeTicks{}
+	p.Add(plotter.NewGrid())
+	// A logarithmic axis needs a range, of positive values.
+	most, shortest, longest := int64(10), int64(math.MaxInt64), int64(0)
+	for i, s := range sums {
+		n := s.All.Count()
+		if n == 0 {
+			continue
+		}
+		most, shortest, longest = max(most, n), min(shortest, s.All.h.Min()), max(longest, s.All.h.Max())
+		var points plotter.XYs
+		// up to the percentile of a single time
+		for x := 1.0; x <= float64(n); x *= 1.05 {
+			points = append(points, plotter.XY{X: x, Y: float64(s.All.At(100 * (1 - 1/x)))})
+		}
+		line, err := plotter.NewLine(points)
+		if err != nil {
+			return "", err
+		}
+		line.Color, line.Width = colour(i), vg.Points(1.5)
+		p.Add(line)
+		p.Legend.Add(s.Target, line)
+	}
+	if longest == 0 {
+		return "", nil // nothing to draw
+	}
+	p.X.Min, p.X.Max = 1, float64(most)
+	p.Y.Min, p.Y.Max = float64(max(shortest, 100))/1.2, float64(longest)*1.2
+	return svg(p)
+}
+
+// percentileTicks are the ticks of x = 1/(1-q).
+type percentileTicks struct{}
+
+func (percentileTicks) Ticks(_, most float64) []plot.Tick {
+	ticks := []plot.Tick{{Value: 1, Label: "0 %"}, {Value: 2, Label: "50 %"}}
+	for x, label := 10.0, "90 %"; x <= most*1.0001; x *= 10 {
+		ticks = append(ticks, plot.Tick{Value: x, Label: label})
+		switch label {
+		case "90 %":
+			label = "99 %"
+		case "99 %":
+			label = "99.9 %"
+		default:
+			label = label[:len(label)-2] + "9 %"
+		}
+	}
+	return ticks
+}
+
+// timeTicks are 1, 2 and 5 of each decade, as durations.
+type timeTicks struct{}
+
+func (timeTicks) Ticks(least, most float64) []plot.Tick {
+	var ticks []plot.Tick
+	for decade := math.Pow(10, math.Floor(math.Log10(max(least, 1)))); decade <= most; decade *= 10 {
+		for _, f := range []float64{1, 2, 5} {
+			if v := f * decade; v >= least && v <= most {
+				ticks = append(ticks, plot.Tick{Value: v, Label: nanoseconds(v)})
+			}
+		}
+	}
+	return ticks
+}
+
+func nanoseconds(v float64) string {
+	switch {
+	case v >= 1e9:
+		return fmt.Sprintf("%g s", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%g ms", v/1e6)
+	case v >= 1e3:
+		return fmt.Sprintf("%g µs", v/1e3)
+	}
+	return fmt.Sprintf("%g ns", v)
+}
+
+// bars draws a value for each target. It returns "" if no value is known.
+func bars(title, unit string, sums []Summary, value func(Summary) float64) (template.HTML, error) {
+	p := newPlot(title)
+	p.Y.Label.Text = unit
+	p.Y.Min = 0
+	var names []string
+	most, known := 0.0, false
+	for i, s := range sums {
+		v := value(s)
+		if math.IsNaN(v) {
+			v = 0
+		} else {
+			known = true
+		}
+		most = max(most, v)
+		bar, err := plotter.NewBarChart(plotter.Values{v}, vg.Points(36))
+		if err != nil {
+			return "", err
+		}
+		bar.XMin, bar.Color, bar.LineStyle.Width = float64(i), colour(i), 0
+		p.Add(bar)
+		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: float64(i), Y: v}}, Labels: []string{number(value(s))}})
+		if err != nil {
+			return "", err
+		}
+		label.TextStyle[0].XAlign, label.TextStyle[0].Font = draw.XCenter, p.Legend.TextStyle.Font
+		label.Offset.Y = vg.Points(3)
+		p.Add(label)
+		names = append(names, s.Target)
+	}
+	if !known {
+		return "", nil
+	}
+	if most == 0 {
+		most = 1
+	}
+	p.Y.Max = most * 1.1
+	p.X.Min, p.X.Max = -0.6, float64(len(sums))-0.4
+	p.NominalX(names...)
+	return svg(p)
+}
+
+// size matches the width and height in points that gonum writes. Without them the picture
+// has the width that the page gives it.
+var size = regexp.MustCompile(`<svg width="([0-9.]+)pt" height="([0-9.]+)pt"`)
+
+func svg(p *plot.Plot) (template.HTML, error) {
+	c := vgsvg.New(vg.Points(520), vg.Points(300))
+	p.Draw(draw.New(c))
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return "", err
+	}
+	out := b.String()
+	if i := bytes.Index(b.Bytes(), []byte("<svg")); i > 0 {
+		out = out[i:] // HTML allows no XML header here
+	}
+	out = size.ReplaceAllString(out, `<svg role="img" aria-label=`+strconv.Quote(template.HTMLEscapeString(p.Title.Text)))
+	return template.HTML(out), nil //nolint:gosec // the drawing library escapes its text
+}

@@ -1,0 +1,79 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock"
+)
+
+// Target is a lock to measure.
+type Target struct {
+	Name    string // in reports; unique in a run
+	Version string // of the service, "" if unknown
+	// Open connects another client, as independent as another process.
+	Open func(ctx context.Context) (Client, error)
+	// Operations returns how many operations the server has executed for its clients,
+	// without those of counting. It is nil if that is unknown.
+	Operations func(ctx context.Context) (int64, error)
+	// Settle is the delay after which an operation is counted.
+	Settle time.Duration
+	// Alone targets exclude no other worker, so they are measured with one worker only.
+	// A lock is compared with them.
+	Alone bool
+	// Close closes the resources of the target. It may be nil.
+	Close func()
+}
+
+// Client acquires locks. It is safe for concurrent use.
+type Client interface {
+	Lock(ctx context.Context, name string) (Lease, error)
+	// Ping makes the fastest possible round trip to the service.
+	Ping(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// Lease is a held lock.
+type Lease interface {
+	// Token is the fencing token; ok is false if there is none.
+	Token() (token uint64, ok bool)
+	Unlock(ctx context.Context) error
+}
+
+// Interlock returns a target of this library.
+func Interlock(name, url string, opts ...lock.Option) Target {
+	return Target{Name: name, Open: func(ctx context.Context) (Client, error) {
+		c, err := lock.Open(ctx, url, opts...)
+		if err != nil {
+			return nil, err
+		}
+		return &client{Client: c}, nil
+	}}
+}
+
+type client struct {
+	*lock.Client
+	mutexes sync.Map // by name, as an application keeps them
+}
+
+func (c *client) Lock(ctx context.Context, name string) (Lease, error) {
+	m, ok := c.mutexes.Load(name)
+	if !ok {
+		m, _ = c.mutexes.LoadOrStore(name, c.Mutex(name))
+	}
+	l, err := m.(lock.Mutex).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Ping does nothing if there is no service.
+func (c *client) Ping(ctx context.Context) error {
+	if err := c.Client.Ping(ctx); !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
+}

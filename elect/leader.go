@@ -1,0 +1,76 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/retry"
+)
+
+// Leader returns the holder of m, or nil if m is free. It asks the backend once; the
+// answer may be out of date when it arrives. If m is not a lock.Inspector, as that of
+// lock.All, or its backend cannot inspect, the error matches errors.ErrUnsupported.
+func Leader(ctx context.Context, m lock.Mutex) (*lock.Holder, error) {
+	i, ok := m.(lock.Inspector)
+	if !ok {
+		return nil, &lock.Error{Op: "inspect", Name: m.Name(), Err: errors.ErrUnsupported}
+	}
+	info, err := i.Inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return info.Holder, nil
+}
+
+// Watch yields the holder of m, nil if m is free, and then each change, until ctx ends.
+// It calls Leader once in each interval, which must be positive: a change is yielded at
+// most one interval late, and a term that lies between two calls is not seen.
+//
+// If Leader fails, Watch yields the error once and continues; the next answer is
+// yielded even if the holder is the same as before. After an error that repeating
+// cannot change (lock.ErrInvalid, lock.ErrClosed, errors.ErrUnsupported) Watch ends.
+func Watch(ctx context.Context, m lock.Mutex, interval time.Duration) iter.Seq2[*lock.Holder, error] {
+	return func(yield func(*lock.Holder, error) bool) {
+		if interval <= 0 {
+			yield(nil, &lock.Error{Op: "watch", Name: m.Name(),
+				Err: fmt.Errorf("%w interval %v: want a positive duration", lock.ErrInvalid, interval)})
+			return
+		}
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		var last *answer
+		for {
+			leader, err := Leader(ctx, m)
+			if ctx.Err() != nil {
+				return
+			}
+			a := answer{failed: err != nil, held: leader != nil}
+			if leader != nil {
+				a.owner, a.token = leader.Owner, leader.Token
+			}
+			final := err != nil && !retry.Transient(err)
+			if last == nil || a != *last || final {
+				if !yield(leader, err) || final {
+					return
+				}
+				last = &a
+			}
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// answer is what Watch compares: it yields an answer that differs from the one before.
+type answer struct {
+	failed, held bool
+	owner        string
+	token        uint64
+}

@@ -1,0 +1,271 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/retry"
+)
+
+// errPanicked is reported for a call that a panic has ended.
+var errPanicked = errors.New("the backend or an observer panicked")
+
+// errGrantExpired is the error of a grant that had expired when its reply arrived.
+var errGrantExpired = errors.New("granted too late: the answer took as long as the lease; use a longer TTL")
+
+// Acquire obtains a lease. If wait is set, it waits until the key is granted or ctx ends;
+// else it makes one attempt, which is bounded by tryTimeout. op is that of its events. A
+// lease outlives ctx.
+func (m *Mutex) Acquire(ctx context.Context, op string, wait bool) (*Lease, error) {
+	a := &attempt{m: m, op: op, start: time.Now(), values: ctx}
+	returned := false
+	defer func() {
+		if !returned {
+			a.reportFailed(errPanicked)
+		}
+	}()
+	l, err := a.acquire(ctx, wait)
+	returned = true
+	if err != nil {
+		a.reportFailed(err)
+	}
+	return l, err
+}
+
+// attempt is one call of Acquire. It sends several requests to the backend if one is
+// granted too late, or if the backend has no queue. Each has an owner id of its own.
+type attempt struct {
+	m      *Mutex
+	op     string
+	start  time.Time
+	values context.Context // of the caller: for the lease and for events
+
+	mu     sync.Mutex           // guards the fields below
+	locked *backend.LockedError // the holder, as far as it is known; nil before the wait
+	ended  bool                 // the result has been reported
+}
+
+// acquire returns a nested lease if ctx has one of the same key. Otherwise it asks the
+// backend. Closing waits for it, and ends it.
+func (a *attempt) acquire(ctx context.Context, wait bool) (*Lease, error) {
+	e := a.m.engine
+	if ctx.Err() != nil {
+		return nil, retry.ContextError(ctx)
+	}
+	if h, _ := ctx.Value(a.m.heldKey).(*heldGrant); h != nil && h.endCause() == nil {
+		if !a.m.params.Reentrant {
+			return nil, fmt.Errorf("%w by this very context, which would wait for itself; WithReentry allows nesting", backend.ErrLocked)
+		}
+		if l := newLease(ctx, h); h.add(l) {
+			l.nested = true
+			return l, nil
+		} // else the grant has just ended
+	}
+	if !e.tasks.Begin() {
+		return nil, backend.ErrClosed
+	}
+	defer e.tasks.Done()
+	bound, cancel := e.untilClosing(ctx)
+	defer cancel()
+	l, err := a.request(bound, wait)
+	if err != nil && e.tasks.Closing().Err() != nil && ctx.Err() == nil {
+		return nil, closedError(err)
+	}
+	return l, err
+}
+
+// request sends requests until one is granted in time. A grant that comes too late may be
+// chance, but three in sequence mean that the TTL is too short for the backend.
+func (a *attempt) request(ctx context.Context, wait bool) (*Lease, error) {
+	once := a.try
+	if wait && a.m.engine.waiter == nil {
+		once = a.poll
+	} else if wait {
+		once = a.wait
+	}
+	for tries := 1; ; tries++ {
+		l, err := once(ctx)
+		if !errors.Is(err, errGrantExpired) || !wait || tries == 3 {
+			return l, err
+		}
+	}
+}
+
+// wait waits in the queue of the backend.
+func (a *attempt) wait(ctx context.Context) (*Lease, error) {
+	req, relay := a.newRequest()
+	req.OnWait = a.reportWaiting
+	returned := false
+	defer func() {
+		if !returned { // an observer panicked; the request may be in the queue or granted
+			a.m.engine.abandon(req)
+		}
+	}()
+	g, err := a.m.engine.waiter.Acquire(ctx, req)
+	returned = true
+	if err != nil {
+		return nil, a.acquireFailed(ctx, req, err)
+	}
+	return a.accept(req, relay, g, time.Now()) // the grant may be pushed
+}
+
+// tryTimeout bounds a request that does not wait: a reply that takes as long as the lease
+// makes no lease.
+func tryTimeout(ttl time.Duration) time.Duration {
+	return min(max(ttl/2, 100*time.Millisecond), 10*time.Second)
+}
+
+// try sends one request that does not wait.
+func (a *attempt) try(ctx context.Context) (*Lease, error) {
+	req, relay := a.newRequest()
+	bound, cancel := context.WithTimeout(ctx, tryTimeout(req.TTL))
+	defer cancel()
+	sent := time.Now()
+	g, err := a.m.engine.cfg.Backend.TryAcquire(bound, req)
+	if err != nil {
+		return nil, a.acquireFailed(ctx, req, err)
+	}
+	return a.accept(req, relay, g, sent)
+}
+
+func (a *attempt) newRequest() (backend.Request, *lossRelay) {
+	relay := &lossRelay{engine: a.m.engine}
+	p := &a.m.params
+	return backend.Request{Key: p.Key, Owner: newOwner(), TTL: p.TTL, Metadata: p.Metadata, OnLost: relay.report}, relay
+}
+
+func newOwner() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// sharedError is the error of a request that was sent for several requests.
+type sharedError interface {
+	error
+	SharedRequest() backend.Request // the one that was sent
+	Unwrap() error
+}
+
+// acquireFailed returns the error of a failed request for the caller. If the outcome is
+// not known, it abandons the request first.
+func (a *attempt) acquireFailed(ctx context.Context, req backend.Request, err error) error {
+	var shared sharedError
+	if errors.As(err, &shared) {
+		req, err = shared.SharedRequest(), shared.Unwrap()
+	}
+	if backend.OutcomeUnknown(err) || retry.FromCause(ctx, err) {
+		if a.m.engine.abandon(req) {
+			err = undoneError{err}
+		} else if !errors.Is(err, backend.ErrUncertain) {
+			err = backend.Uncertain(err)
+		}
+	}
+	awaitDeadline(ctx)
+	if ctx.Err() == nil {
+		return err
+	}
+	// The error of the backend is added to that of the context if it says more.
+	u, ok := err.(undoneError) //nolint:errorlint // made above, and not wrapped
+	if ok && u.text() == ctx.Err().Error() || err.Error() == ctx.Err().Error() {
+		return a.endedBy(ctx)
+	}
+	if errors.Is(err, backend.ErrLocked) {
+		return fmt.Errorf("%w; %w", retry.ContextError(ctx), err)
+	}
+	return fmt.Errorf("%w; %w", a.endedBy(ctx), err)
+}
+
+// awaitDeadline waits a moment for ctx to end if its deadline has passed: a socket may
+// notice the deadline first.
+func awaitDeadline(ctx context.Context) {
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// endedBy returns the error of a wait that ctx has ended, with the holder of the key.
+func (a *attempt) endedBy(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.locked == nil {
+		return retry.ContextError(ctx)
+	}
+	return fmt.Errorf("%w; %w", retry.ContextError(ctx), a.locked)
+}
+
+// undoneError is the error of a request whose outcome was not known, and which was then
+// abandoned: it certainly has no effect any more.
+type undoneError struct{ err error }
+
+func (e undoneError) Error() string { return e.text() + "; undone" }
+func (e undoneError) text() string {
+	return strings.TrimPrefix(e.err.Error(), backend.ErrUncertain.Error()+": ")
+}
+func (e undoneError) Is(t error) bool { return t != backend.ErrUncertain && errors.Is(e.err, t) }
+func (e undoneError) As(t any) bool   { return errors.As(e.err, t) }
+
+// abandonWait is how long a failed Acquire waits until the backend acknowledges that
+// nothing of its request remains. Then cleaning up goes on in the background.
+const abandonWait = 250 * time.Millisecond
+
+// abandon abandons a request. It reports whether the backend acknowledged that within
+// abandonWait.
+func (e *Engine) abandon(req backend.Request) bool {
+	acknowledged := e.cfg.Cleaner.Abandon(e.cfg.Backend, req)
+	t := time.NewTimer(abandonWait)
+	defer t.Stop()
+	select {
+	case ok := <-acknowledged:
+		return ok
+	case <-t.C:
+		return false
+	}
+}
+
+// accept makes the lease of a grant. from is as in trust.Until.
+func (a *attempt) accept(req backend.Request, relay *lossRelay, g backend.Grant, from time.Time) (*Lease, error) {
+	e := a.m.engine
+	now := time.Now()
+	if g.Until().IsZero() {
+		from = now // the service counts no time: a fixed lease begins with its grant
+	}
+	h := &heldGrant{
+		engine: e, params: &a.m.params, req: req, grant: g, acquired: now,
+		minHoldStart: now, ttl: req.TTL, serverUntil: now.Add(req.TTL),
+	}
+	if err := e.checkGrant(now, from, g, req.TTL); err != nil {
+		h.releaseInBackground("release of a late grant")
+		return nil, err
+	}
+	l := newLease(a.values, h)
+	h.leases = []*Lease{l}
+	if !e.register(h) {
+		l.cancel(backend.ErrClosed)
+		h.releaseInBackground("release of a grant to a closed client")
+		return nil, backend.ErrClosed
+	}
+	h.start(from)
+	relay.bind(h)
+	returned := false
+	defer func() {
+		defer h.announce()
+		if !returned && h.end(e.cfg.EndErr(req.Key, ErrReleased)) { // an observer panicked: the caller gets no lease
+			h.releaseInBackground("release after a panic")
+			h.reportEnd(a.values, Released, nil)
+		}
+	}()
+	a.reportAcquired(h, now.Sub(a.start))
+	returned = true
+	return l, nil
+}

@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/trust"
+)
+
+// heldGrant is a grant and what its leases share: the lease of the Acquire that obtained
+// it, and those that reentry added.
+type heldGrant struct {
+	engine   *Engine
+	params   *Params
+	req      backend.Request
+	grant    backend.Grant
+	acquired time.Time
+
+	mu            sync.Mutex // guards the fields below
+	cause         error      // why it has ended; nil while it is held
+	leases        []*Lease   // not released; after the end as they were then
+	minHoldStart  time.Time
+	ttl           time.Duration      // of the next renewal
+	fullTTL       bool               // a reply promised more than half of ttl; a pushed grant may be shorter
+	trustedUntil  time.Time          // zero: no expiry
+	serverUntil   time.Time          // the service frees the key by then at the latest
+	renewErr      error              // of the last renewal; nil after a success
+	trustTimer    *time.Timer        // fires at trustedUntil
+	renewTimer    *time.Timer        // fires when the next renewal is due
+	cancelRenewal context.CancelFunc // of the renewal in flight
+	renewing      chan struct{}      // capacity 1: renewals do not overlap; made by the first
+	done          chan struct{}      // closed at the end; made by the first renewal
+	announced     bool               // Acquired has been reported
+	pendingEnd    func()             // reports an end that came before that
+}
+
+// endCause returns why the grant has ended, or nil. A grant whose trust has expired ends
+// here if its timer has not fired yet.
+func (h *heldGrant) endCause() error {
+	h.mu.Lock()
+	if h.cause == nil && h.expiredLocked(time.Now()) {
+		h.mu.Unlock()
+		h.endAsLost(nil)
+		h.mu.Lock()
+	}
+	defer h.mu.Unlock()
+	return h.cause
+}
+
+func (h *heldGrant) expiredLocked(now time.Time) bool {
+	return !h.trustedUntil.IsZero() && !now.Before(h.trustedUntil)
+}
+
+// end ends the grant, once: it stops the timers and the renewal in flight, ends the
+// contexts of the leases and unregisters the grant. It reports whether this call did so.
+// The caller then reports the end and releases the grant.
+func (h *heldGrant) end(cause error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.endLocked(cause)
+}
+
+func (h *heldGrant) endLocked(cause error) bool {
+	if h.cause != nil {
+		return false
+	}
+	h.cause = cause
+	for _, t := range []*time.Timer{h.trustTimer, h.renewTimer} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	if h.cancelRenewal != nil {
+		h.cancelRenewal()
+	}
+	// Under the mutex, so that a context and its lease end at the same time for all
+	// observers: cancelling runs no code of others.
+	for _, l := range h.leases {
+		l.cancel(cause)
+	}
+	if h.done != nil {
+		close(h.done)
+	}
+	h.engine.unregister(h)
+	return true
+}
+
+// endAsLost ends the grant as lost. reason is the error of the service, or nil if trust
+// has expired.
+func (h *heldGrant) endAsLost(reason error) {
+	e := h.engine
+	if !e.tasks.BeginCleanup() { // so that closing waits for the cleanup below
+		h.end(e.cfg.EndErr(h.req.Key, backend.ErrClosed))
+		return
+	}
+	defer e.tasks.Done()
+	expired := reason == nil
+	if expired {
+		h.mu.Lock()
+		reason = errors.New("its TTL has passed")
+		if h.renewErr != nil {
+			reason = fmt.Errorf("not renewed in time: %w", h.renewErr)
+		}
+		h.mu.Unlock()
+	}
+	if !errors.Is(reason, backend.ErrLost) {
+		reason = fmt.Errorf("%w: %w", backend.ErrLost, reason)
+	}
+	err := e.cfg.EndErr(h.req.Key, reason)
+	if !h.end(err) {
+		return
+	}
+	if expired { // the service may keep the key a little longer, and others wait for it
+		defer h.releaseInBackground("release of a lost lease")
+	}
+	h.reportEnd(h.values(), Lost, err)
+}
+
+// add adds a lease, unless the grant has ended.
+func (h *heldGrant) add(l *Lease) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cause != nil {
+		return false
+	}
+	h.leases = append(h.leases, l)
+	return true
+}
+
+// remove ends one lease, and the grant with its last lease: in one step, so that reentry
+// cannot add a lease in between. It returns why the grant had ended before, if it had, and
+// whether the lease was the last.
+func (h *heldGrant) remove(l *Lease) (cause error, last bool) {
+	if cause = h.endCause(); cause != nil {
+		return cause, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cause != nil {
+		return h.cause, false
+	}
+	released := h.engine.cfg.EndErr(h.req.Key, ErrReleased)
+	if len(h.leases) == 1 {
+		h.endLocked(released)
+		return nil, true
+	}
+	h.leases = slices.DeleteFunc(h.leases, func(o *Lease) bool { return o == l })
+	l.released = released
+	l.cancel(released)
+	return nil, false
+}
+
+// values returns a context with the values of the first lease.
+func (h *heldGrant) values() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return &h.leases[0].ctx
+}
+
+// lossRelay brings a loss that the backend pushes to the held grant, which may not exist
+// yet.
+type lossRelay struct {
+	engine *Engine
+	mu     sync.Mutex // guards the fields below
+	held   *heldGrant
+	reason error
+}
+
+// report is backend.Request.OnLost.
+func (r *lossRelay) report(reason error) {
+	if reason == nil {
+		reason = backend.ErrLost
+	}
+	r.mu.Lock()
+	first := r.reason == nil
+	r.reason = reason
+	h := r.held
+	r.mu.Unlock()
+	if h == nil || !first || !r.engine.tasks.BeginCleanup() {
+		return
+	}
+	go func() { // observers are called, and a driver must not wait for them
+		defer r.engine.tasks.Done()
+		h.endAsLost(reason)
+	}()
+}
+
+// bind sets the held grant, which ends now if the loss has been reported before.
+func (r *lossRelay) bind(h *heldGrant) {
+	r.mu.Lock()
+	r.held = h
+	reason := r.reason
+	r.mu.Unlock()
+	if reason != nil {
+		h.endAsLost(reason)
+	}
+}
+
+// checkGrant returns an error if a grant makes no lease at now. from is as in trust.Until.
+func (e *Engine) checkGrant(now, from time.Time, g backend.Grant, ttl time.Duration) error {
+	expires := g.Until()
+	switch {
+	case expires.IsZero() && e.caps.Loss != backend.LossProcess:
+		return fmt.Errorf("backend %s does not say until when it keeps a grant", e.caps.Name)
+	case !expires.IsZero() && !now.Before(trust.Until(from, expires, ttl)):
+		return errGrantExpired
+	}
+	return nil
+}

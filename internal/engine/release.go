@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/retry"
+	"github.com/interlock-go/lock/internal/trust"
+)
+
+// releaseTimeout bounds the wait for the acknowledgement of a release.
+const releaseTimeout = 5 * time.Second
+
+// Release ends the lease, and releases the grant with its last lease.
+func (l *Lease) Release(ctx context.Context) error {
+	h, tasks := l.held, l.held.engine.tasks
+	if !tasks.Begin() {
+		if err := l.Err(); err != nil {
+			return err
+		}
+		return backend.ErrClosed
+	}
+	defer tasks.Done()
+	// The holder's context ends here, before the request that lets a successor in.
+	cause, last := h.remove(l)
+	if !last {
+		return cause
+	}
+	var err error
+	if left := h.minHoldLeft(); left > 0 {
+		err = h.keepForMinHold(ctx, left)
+	} else {
+		err = h.release(ctx)
+	}
+	h.reportEnd(ctx, Released, err)
+	return err
+}
+
+// release releases the grant under a context that is detached from the caller's. A release
+// that is not acknowledged is sent again. ErrLost after a release that may have been
+// executed means that it, or the TTL, has freed the key: that is success, since the work
+// was done under the lock.
+func (h *heldGrant) release(ctx context.Context) error {
+	bound := releaseTimeout
+	if h.engine.caps.Loss == backend.LossTTL {
+		bound = min(bound, max(h.serverKeeps(), 100*time.Millisecond)) // then the service has freed it
+	}
+	ctx = detach(ctx, h.engine.tasks.Working())
+	deadline := time.Now().Add(bound)
+	// The first request is nearly always the only one, so one timer has both bounds.
+	err := retry.Within(ctx, min(bound, retry.Timeout(h.req.TTL)), h.grant.Release)
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	pause := retry.Default()
+	for resent := false; ; {
+		switch {
+		case err == nil, resent && errors.Is(err, backend.ErrLost):
+			return nil
+		case errors.Is(err, backend.ErrLost), !retry.Transient(err):
+			return err
+		}
+		resent = resent || backend.OutcomeUnknown(err)
+		if !pause.Wait(ctx) {
+			h.releaseInBackground("release")
+			if !errors.Is(err, backend.ErrUncertain) {
+				err = backend.Uncertain(err)
+			}
+			return fmt.Errorf("not acknowledged within %v: %w", bound.Round(time.Millisecond), err)
+		}
+		err = retry.Once(ctx, h.req.TTL, h.grant.Release)
+	}
+}
+
+// serverKeeps returns for how long the service may keep the grant if it receives nothing.
+func (h *heldGrant) serverKeeps() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Until(h.serverUntil) + trust.Margin(h.ttl)
+}
+
+func (h *heldGrant) releaseInBackground(what string) {
+	h.engine.cfg.Cleaner.Start(h.req, max(h.serverKeeps(), 0), what, h.grant.Release)
+}
+
+// releaseOnClose releases a grant that closing has ended. Within its minimum hold it is
+// left to expire, if the service has TTLs.
+func (h *heldGrant) releaseOnClose(ctx context.Context) error {
+	if left := h.minHoldLeft(); left > 0 && h.engine.caps.Loss == backend.LossTTL {
+		return retry.Do(ctx, h.req.TTL, func(ctx context.Context) error { return h.keep(ctx, left) })
+	}
+	return retry.Do(ctx, h.req.TTL, h.grant.Release)
+}
+
+// minHoldLeft returns what is left of the minimum hold, zero or less if nothing.
+func (h *heldGrant) minHoldLeft() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Until(h.minHoldStart.Add(h.params.MinHold))
+}
+
+// keep makes the service keep an ended grant for d, within the bounds of the backend.
+func (h *heldGrant) keep(ctx context.Context, d time.Duration) error {
+	done, err := h.beginRenewal(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	d = max(d, h.engine.caps.MinTTL)
+	if most := h.engine.caps.MaxTTL; most > 0 {
+		d = min(d, most)
+	}
+	if k, ok := backend.As[backend.Keeper](h.grant); ok {
+		return h.send(ctx, d, k.Keep)
+	}
+	return h.send(ctx, d, h.grant.Renew)
+}
+
+// keepForMinHold makes the service keep the grant of an ended lease until its minimum hold
+// has passed. It returns ErrLost if the service says that the lock had been lost.
+func (h *heldGrant) keepForMinHold(ctx context.Context, left time.Duration) error {
+	err := retry.Once(context.WithoutCancel(ctx), h.req.TTL, func(ctx context.Context) error { return h.keep(ctx, left) })
+	if errors.Is(err, backend.ErrLost) {
+		return err
+	}
+	if !h.engine.tasks.BeginCleanup() {
+		return nil
+	}
+	go func() {
+		defer h.engine.tasks.Done()
+		h.awaitMinHold(err)
+	}()
+	return nil
+}
+
+// awaitMinHold releases the grant when its minimum hold has passed, and extends it until
+// then if one request could not. err is the result of the first request.
+func (h *heldGrant) awaitMinHold(err error) {
+	const what = "minimum hold"
+	tasks, failed := h.engine.tasks, h.engine.cfg.Cleaner.Failed
+	for {
+		left := h.minHoldLeft()
+		if left <= 0 {
+			h.releaseInBackground("release after the minimum hold")
+			return
+		}
+		t := time.NewTimer(h.nextKeep(left, err))
+		select {
+		case <-t.C:
+		case <-tasks.Closing().Done():
+			t.Stop()
+			if err := retry.Once(tasks.Working(), h.req.TTL, h.releaseOnClose); err != nil {
+				failed(what, h.req.Key, err)
+			}
+			return
+		}
+		if left = h.minHoldLeft(); left > 0 {
+			err = retry.Once(tasks.Working(), h.req.TTL, func(ctx context.Context) error { return h.keep(ctx, left) })
+			if errors.Is(err, backend.ErrLost) {
+				failed(what, h.req.Key, err)
+				return
+			}
+		}
+	}
+}
+
+// nextKeep returns the pause before the next request of awaitMinHold: all that is left,
+// less if the backend cannot keep a grant for that long or if the last request failed.
+func (h *heldGrant) nextKeep(left time.Duration, err error) time.Duration {
+	next := left
+	if most := h.engine.caps.MaxTTL; most > 0 && most < left {
+		next = most / 3
+	}
+	if err != nil {
+		next = min(next, h.req.TTL/12)
+		h.mu.Lock()
+		trusted := time.Until(h.trustedUntil)
+		h.mu.Unlock()
+		if trusted > -trust.Margin(h.req.TTL) { // the service still keeps the grant
+			next = min(next, max(trusted/4, minRenewTime))
+		}
+	}
+	return next
+}

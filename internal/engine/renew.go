@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/retry"
+	"github.com/interlock-go/lock/internal/trust"
+)
+
+// A held grant has two timers. The trust timer ends it, whatever a renewal is doing at
+// that time. The renew timer fires when a third of what was granted has passed, and every
+// twelfth of the TTL after a failure. A renewal takes at most half of the trust that is
+// left, so a hung one leaves time for another.
+
+// minRenewTime is the least time for a renewal and the least pause after a failure.
+const minRenewTime = 10 * time.Millisecond
+
+// start sets the timers of a new grant. from is as in trust.Until.
+func (h *heldGrant) start(from time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cause == nil {
+		h.extendLocked(from, h.ttl)
+	}
+}
+
+// extendLocked moves the end of trust after a grant or a renewal and sets the timers. from
+// is as in trust.Until.
+func (h *heldGrant) extendLocked(from time.Time, ttl time.Duration) {
+	now := time.Now()
+	h.renewErr = nil
+	left := ttl
+	expires := h.grant.Until()
+	if expires.IsZero() && h.params.Fixed {
+		expires = from.Add(ttl) // the service counts no time, so a fixed lease is counted here
+	}
+	if !expires.IsZero() {
+		h.trustedUntil = trust.Until(from, expires, ttl)
+		left = h.trustedUntil.Sub(now)
+		h.fullTTL = h.fullTTL || left > ttl/2
+		if h.trustTimer == nil {
+			h.trustTimer = time.AfterFunc(left, h.onTrustExpired)
+		} else {
+			h.trustTimer.Reset(left)
+		}
+	}
+	if h.params.Fixed && h.fullTTL {
+		if h.renewTimer != nil {
+			h.renewTimer.Stop()
+		}
+		return
+	}
+	h.renewInLocked(left / 3) // a pushed grant is completed by its first renewal, also if it is fixed
+}
+
+func (h *heldGrant) renewInLocked(d time.Duration) {
+	if h.renewTimer == nil {
+		h.renewTimer = time.AfterFunc(d, h.onRenewalDue)
+	} else {
+		h.renewTimer.Reset(d)
+	}
+}
+
+func (h *heldGrant) onTrustExpired() { _ = h.endCause() }
+
+// onRenewalDue renews the grant and sets the timer for the next renewal.
+func (h *heldGrant) onRenewalDue() {
+	e := h.engine
+	if !e.tasks.Begin() {
+		return
+	}
+	defer e.tasks.Done()
+	err := h.renew(e.tasks.Working(), 0, false)
+	h.mu.Lock()
+	failed := err != nil && h.cause == nil
+	if failed {
+		h.renewErr = err
+		pause := h.ttl / 12
+		if !h.trustedUntil.IsZero() {
+			pause = min(pause, max(time.Until(h.trustedUntil)/4, minRenewTime)) // a pushed grant is shorter than the TTL
+		}
+		h.renewInLocked(pause)
+	}
+	h.mu.Unlock()
+	if failed && e.cfg.Report != nil {
+		e.cfg.Report(h.values(), h.event(RenewFailed, err))
+	}
+}
+
+// renew makes one renewal to ttl, or to the TTL of the grant if that is zero. It is
+// bounded by ctx, the end of the grant and the trust that is left. If verify is set, the
+// end of trust stays.
+func (h *heldGrant) renew(ctx context.Context, ttl time.Duration, verify bool) error {
+	done, err := h.beginRenewal(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	h.mu.Lock()
+	if h.cause != nil {
+		h.mu.Unlock()
+		return h.endCause()
+	}
+	if ttl == 0 {
+		ttl = h.ttl
+	}
+	if verify {
+		ttl = max(time.Until(h.trustedUntil)+trust.Margin(h.ttl), h.engine.caps.MinTTL)
+	}
+	bound := h.ttl / 4
+	if !h.trustedUntil.IsZero() {
+		bound = min(bound, time.Until(h.trustedUntil)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(bound, minRenewTime))
+	defer cancel()
+	h.cancelRenewal = cancel
+	h.mu.Unlock()
+
+	sent := time.Now()
+	err = h.send(ctx, ttl, h.grant.Renew)
+	if errors.Is(err, backend.ErrLost) && !retry.FromCause(ctx, err) {
+		h.endAsLost(err)
+		return h.endCause()
+	}
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cause == nil && !h.expiredLocked(time.Now()) && !verify { // a late reply does not revive a lease
+		h.ttl = ttl
+		h.fullTTL = true
+		h.extendLocked(sent, ttl)
+	}
+	return h.cause
+}
+
+// beginRenewal waits for its turn to renew, until ctx ends or, if held is set, the grant
+// ends. The caller must call done.
+func (h *heldGrant) beginRenewal(ctx context.Context, held bool) (done func(), err error) {
+	h.mu.Lock()
+	if h.renewing == nil {
+		h.renewing, h.done = make(chan struct{}, 1), make(chan struct{})
+		if h.cause != nil {
+			close(h.done)
+		}
+	}
+	renewing, ended := h.renewing, h.done
+	h.mu.Unlock()
+	if !held {
+		ended = nil
+	}
+	select {
+	case renewing <- struct{}{}:
+		return func() { <-renewing }, nil
+	case <-ended:
+		return nil, h.endCause()
+	case <-ctx.Done():
+		return nil, retry.ContextError(ctx)
+	}
+}
+
+// send sends one renewal to ttl. Whatever comes of it, the service may keep the grant for
+// ttl from its end on.
+func (h *heldGrant) send(ctx context.Context, ttl time.Duration, renew func(context.Context, time.Duration) error) error {
+	err := renew(ctx, ttl)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if until := time.Now().Add(ttl); until.After(h.serverUntil) {
+		h.serverUntil = until
+	}
+	return err
+}
+
+// Renew asks the service whether it still holds the grant, and extends it to ttl, or to
+// its TTL if ttl is zero: then the end of a fixed lease stays where it is. An error that
+// matches ErrLost has ended the lease.
+func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
+	h := l.held
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return retry.ContextError(ctx)
+	}
+	if !h.engine.tasks.Begin() {
+		return backend.ErrClosed
+	}
+	defer h.engine.tasks.Done()
+	err := h.renew(ctx, ttl, ttl == 0 && h.params.Fixed)
+	if cause := l.Err(); cause != nil {
+		return cause
+	}
+	if err == nil {
+		return nil
+	}
+	return retry.WithContext(ctx, err)
+}

@@ -1,0 +1,22 @@
+// Package trust says for how long a holder may rely on a grant.
+//
+// A service keeps a grant until an instant that the driver counts from before its
+// request (backend.Grant.Until). The holder stops a margin earlier, so that it has
+// stopped when the service grants the key to the next client.
+package trust
+
+import "time"
+
+// Margin returns how long before the end of a grant of ttl the holder stops. It covers
+// clock rates that differ by 0.1 % and a timer that fires late on a busy machine.
+func Margin(ttl time.Duration) time.Duration {
+	return min(max(ttl/20, 10*time.Millisecond), 500*time.Millisecond) + ttl/1000
+}
+
+// Until returns the instant up to which a lease with a TTL is trusted, if the service keeps
+// its grant until expires. from is the instant before the request, or for a grant that was
+// pushed that of its receipt. The margin is that of the time between them, at most ttl: a
+// pushed grant may be much shorter than ttl.
+func Until(from, expires time.Time, ttl time.Duration) time.Time {
+	return expires.Add(-Margin(min(ttl, max(expires.Sub(from), 0))))
+}

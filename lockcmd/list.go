@@ -1,0 +1,116 @@
+package lockcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+)
+
+func (a *App) listCommand() *Command {
+	var prefix string
+	flags := NewFlagSet()
+	prefixFlag(flags, &prefix)
+	return &Command{
+		Use:   "list",
+		Short: "List the held locks",
+		Example: `  lockctl list
+  lockctl list --prefix orders/
+  lockctl list --json | jq -r '.[].name'`,
+		Flags: flags,
+		Run: func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(ctx context.Context, c *lock.Client) error {
+				held, err := heldLocks(ctx, c, prefix)
+				if err != nil {
+					return err
+				}
+				return a.Result(held, func(w io.Writer) { writeList(w, held) })
+			})
+		},
+	}
+}
+
+func prefixFlag(flags *FlagSet, prefix *string) {
+	flags.StringVar(prefix, "prefix", "", "only locks whose names begin with this prefix")
+}
+
+// heldLocks returns the held locks by name. With an error it returns the locks that
+// came before it.
+func heldLocks(ctx context.Context, c *lock.Client, prefix string) ([]lock.Info, error) {
+	held := []lock.Info{} // "[]" in JSON, not "null"
+	var failed error
+	for info, err := range c.List(ctx) {
+		if err != nil {
+			failed = err
+		} else if strings.HasPrefix(info.Name, prefix) {
+			held = append(held, info)
+		}
+	}
+	slices.SortFunc(held, func(x, y lock.Info) int { return cmp.Compare(x.Name, y.Name) })
+	return held, failed
+}
+
+func writeList(w io.Writer, held []lock.Info) {
+	if len(held) == 0 {
+		fmt.Fprintln(w, "no lock is held")
+		return
+	}
+	writeTable(w, []string{"NAME", "TOKEN", "LEFT", "WAITERS", "HOLDER"}, held)
+}
+
+// writeTable writes a line for each lock with the given columns.
+func writeTable(w io.Writer, columns []string, held []lock.Info) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(columns, "\t"))
+	for _, i := range held {
+		cells := make([]string, len(columns))
+		for k, column := range columns {
+			cells[k] = cell(column, &i)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	_ = t.Flush() // as for other writes to stdout, there is no place to report an error
+}
+
+// cell returns a column of a lock, "-" if the service does not know it.
+func cell(column string, i *lock.Info) string {
+	h := i.Holder
+	switch column {
+	case "NAME":
+		return quoted(i.Name)
+	case "WAITERS":
+		return fmt.Sprint(len(i.Waiters))
+	case "WAITED":
+		return known(longestWait(i))
+	case "HELD":
+		return known(age(i))
+	case "LEFT":
+		if h != nil {
+			return known(h.Left)
+		}
+	case "TOKEN":
+		if h != nil && h.Token != 0 {
+			return fmt.Sprint(h.Token)
+		}
+	case "HOLDER":
+		if h == nil {
+			return "?"
+		}
+		return holderText(&lock.Holder{Contender: backend.Contender{Owner: h.Owner, Metadata: h.Metadata}, Foreign: h.Foreign})
+	}
+	return "-"
+}
+
+func known(d time.Duration) string {
+	if d <= 0 {
+		return "-"
+	}
+	return round(d).String()
+}

@@ -1,0 +1,121 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// TestAttemptIsUnregistered: an attempt is unregistered however its grant ends.
+func TestAttemptIsUnregistered(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer answer
+		ends   func(b *Backend, g *grant) bool
+	}{
+		"renewal of a lost grant": {answer{}, func(_ *Backend, g *grant) bool {
+			return errors.Is(g.Renew(t.Context(), time.Minute), backend.ErrLost)
+		}},
+		"release that fails": {answer{failed: "57014"}, func(_ *Backend, g *grant) bool { return g.Release(t.Context()) != nil }},
+		"notification of the loss": {answer{}, func(b *Backend, g *grant) bool {
+			calls := 0
+			g.a.req.OnLost = func(error) { calls++ }
+			b.receive("l " + g.a.req.Owner)
+			return calls == 1
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, req := scripted(t, c.answer), requestOf("o")
+			req.OnLost = func(error) {}
+			g := grantFor(b, req, time.Minute)
+			if len(b.attempts) != 1 {
+				t.Fatalf("want the holder registered, got %d attempts", len(b.attempts))
+			}
+			if !c.ends(b, g) {
+				t.Error("the grant does not end that way")
+			}
+			if len(b.attempts) != 0 {
+				t.Errorf("want no attempt registered, got %d", len(b.attempts))
+			}
+		})
+	}
+}
+
+// TestRevokedWhileWaiting: if a grant is revoked before Acquire accepts it, Acquire
+// asks again and OnLost is not called. The reply may be the next grant, which Acquire
+// must keep.
+func TestRevokedWhileWaiting(t *testing.T) {
+	var b *Backend
+	revoke := func() { b.receive("l o") }
+	refused := acquired("0", "7")
+	late := acquired("1", "8")
+	late.before = revoke
+	for name, c := range map[string]struct {
+		pushed  []string
+		answers []answer
+	}{
+		"pushed": {[]string{"g o 8 3001000 3000000 6b", "l o"}, []answer{refused, acquired("1", "9")}},
+		"polled": {[]string{"g o 8 1001 3000000 6b"}, []answer{refused, late, acquired("1", "9")}}, // the push has expired
+	} {
+		t.Run(name, func(t *testing.T) {
+			b = scripted(t, c.answers...)
+			b.listener.up = true
+			req := requestOf("o")
+			var losses atomic.Int64
+			req.OnLost = func(error) { losses.Add(1) }
+			req.OnWait = func(*backend.LockedError) {
+				for _, p := range c.pushed {
+					b.receive(p)
+				}
+			}
+			g, err := b.Acquire(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g.Token() != 9 || losses.Load() != 0 {
+				t.Errorf("want grant 9 and no loss, got %d and %d losses", g.Token(), losses.Load())
+			}
+			revoke()
+			if losses.Load() != 1 {
+				t.Errorf("after a revocation of grant 9: want one loss, got %d", losses.Load())
+			}
+		})
+	}
+}
+
+// TestTombstone: Abandon writes a tombstone unless each request of the attempt had a
+// reply, and unregisters the attempt.
+func TestTombstone(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers []answer
+		want    bool
+	}{
+		"each request had a reply": {[]answer{acquired("0", "7"), {}}, false},
+		"no request was sent":      {[]answer{{}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := scripted(t, c.answers...)
+			b.listener.up = true
+			if len(c.answers) == 2 {
+				ctx, cancel := context.WithCancel(t.Context())
+				req := requestOf("o")
+				req.OnWait = func(*backend.LockedError) { cancel() }
+				if _, err := b.Acquire(ctx, req); !errors.Is(err, backend.ErrUncertain) {
+					t.Fatalf("want ErrUncertain, got %v", err)
+				}
+			}
+			if got := b.attempts["o"] == nil; got != c.want {
+				t.Errorf("want a tombstone: %v, got %v", c.want, got)
+			}
+			if err := b.Abandon(t.Context(), requestOf("o")); err != nil {
+				t.Error(err)
+			}
+			if len(b.attempts) != 0 {
+				t.Errorf("want no attempt registered, got %d", len(b.attempts))
+			}
+		})
+	}
+}

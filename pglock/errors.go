@@ -1,0 +1,107 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// sqlState returns the code of an error of the server, or "".
+func sqlState(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
+}
+
+// rolledBack reports whether the server rolled back the statement in favor of another
+// transaction, so that it may be sent again.
+func rolledBack(err error) bool { return sqlState(err) == "40001" || sqlState(err) == "40P01" }
+
+// tooManyConnections reports whether the server refused a connection because of a
+// limit of the server, the database or the role.
+func tooManyConnections(err error) bool { return sqlState(err) == "53300" }
+
+// explain returns the error of a failed statement. It is marked by NotExecuted or
+// ErrUncertain. within is the context that limited the statement to the timeout.
+func (b *Backend) explain(ctx, within context.Context, err error) error {
+	notExecuted := !backend.OutcomeUnknown(err) || pgconn.SafeToRetry(err)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && !notExecuted {
+		// The server may end a connection after the commit.
+		severity := pg.SeverityUnlocalized
+		if severity == "" { // a pooler may send the localized field only
+			severity = pg.Severity
+		}
+		notExecuted = severity != "FATAL" && severity != "PANIC"
+	}
+	switch {
+	case ctx.Err() == nil && within.Err() != nil:
+		// Not wrapped: it must not look like the deadline of the caller.
+		what := "no answer"
+		switch {
+		case rolledBack(err):
+			what = "rolled back in favor of other transactions, each time"
+		case notExecuted:
+			what = "no connection"
+		}
+		err = fmt.Errorf("postgres at %s: %s within %v (%s)", b.address(), what, b.opt.timeout, strings.ReplaceAll(err.Error(), "\n", "; "))
+	case ended(ctx) != nil && !errors.Is(err, ended(ctx)):
+		err = fmt.Errorf("postgres: %w: %w", err, ended(ctx))
+	default:
+		err = b.describe(err)
+	}
+	if notExecuted {
+		return backend.NotExecuted(err)
+	}
+	return backend.Uncertain(err)
+}
+
+// describe adds to an error of the server what to do about it.
+func (b *Backend) describe(err error) error {
+	if hint := b.hint(sqlState(err)); hint != "" {
+		return fmt.Errorf("postgres: %w (%s)", err, hint)
+	}
+	return fmt.Errorf("postgres: %w", err)
+}
+
+// hint returns what to do about an error code of the server, or "".
+func (b *Backend) hint(code string) string {
+	switch code {
+	case "42P01", "3F000":
+		return fmt.Sprintf("the table %s is missing: set create=true, or apply pglock.Schema", b.sql.table)
+	case "42501":
+		return "privileges needed: USAGE on the schema, SELECT, INSERT and UPDATE on the table, and to create it CREATE on the schema"
+	case "42703":
+		return fmt.Sprintf("the table %s was not created by this driver, or by another version: apply pglock.Schema to a table that does not exist yet, or set another with table=", b.sql.table)
+	case "25006":
+		return "the server is a standby or read-only: connect to the primary, with several hosts in the URL if it may move"
+	case "53300":
+		return "lower pool_size, or raise max_connections"
+	}
+	return ""
+}
+
+// lost returns ErrLost for a grant that the row does not contain.
+func (b *Backend) lost(key []byte) error {
+	return fmt.Errorf("%w: the row %.200q of table %s does not contain this grant", backend.ErrLost, key, b.sql.table)
+}
+
+// address returns the hosts of the pool, for errors.
+func (b *Backend) address() string { return hosts(b.pool.Config().ConnConfig) }
+
+func hosts(c *pgx.ConnConfig) string {
+	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
+	for _, f := range c.Fallbacks {
+		if h := fmt.Sprintf("%s:%d", f.Host, f.Port); h != hosts[len(hosts)-1] {
+			hosts = append(hosts, h)
+		}
+	}
+	return strings.Join(hosts, ",")
+}

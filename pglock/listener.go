@@ -1,0 +1,215 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// listener keeps the listening connection, which receives the notifications to this
+// process. The first waiter starts it; it is outside of the pool and ends with Close.
+type listener struct {
+	b     *Backend
+	start sync.Once
+
+	mu          sync.Mutex    // guards the fields below
+	up          bool          // notifications arrive
+	unavailable bool          // notifications never arrive: a pooler came between
+	err         error         // of the last failure; nil while it is up
+	changed     chan struct{} // closed when up or err changes
+	disconnect  func()        // ends the connection; set while it is up
+	report      func(what string, err error)
+
+	reporting sync.Mutex // orders the calls of report
+	reported  bool       // guarded by reporting: the last call had an error
+}
+
+func newListener(b *Backend) *listener { return &listener{b: b, changed: make(chan struct{})} }
+
+const listenTimeout = 5 * time.Second // to connect and to see that notifications arrive
+
+// status returns whether notifications arrive, and whether they never will.
+func (l *listener) status() (up, unavailable bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up, l.unavailable
+}
+
+// wait starts the listener and waits until notifications arrive or never will. It
+// returns an error after listenTimeout, or at once if the server refuses.
+func (l *listener) wait(ctx context.Context) error {
+	l.start.Do(func() {
+		if l.b.enter() {
+			go func() {
+				defer l.b.wg.Done()
+				l.run()
+			}()
+		}
+	})
+	timeout := time.NewTimer(listenTimeout)
+	defer timeout.Stop()
+	for first := true; ; first = false {
+		l.mu.Lock()
+		done, changed, err := l.up || l.unavailable, l.changed, l.err
+		l.mu.Unlock()
+		if done {
+			return nil
+		}
+		// At first err may be old. Class 57 is a server that starts or stops.
+		if s := sqlState(err); (!first || tooManyConnections(err)) && s != "" && s[:2] != "57" {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			if err == nil {
+				err = errors.New("postgres: no answer to LISTEN")
+			}
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.b.ctx.Done():
+			return backend.ErrClosed
+		}
+	}
+}
+
+// set records that the listener is up, or that it failed with err.
+func (l *listener) set(up bool, err error) {
+	l.mu.Lock()
+	l.up, l.err, l.unavailable = up, err, errors.Is(err, errNotDelivered) && l.b.opt.direct == nil
+	close(l.changed)
+	l.changed = make(chan struct{})
+	l.mu.Unlock()
+	l.reportStatus()
+}
+
+// reportStatus calls report if the listener has failed, or is up again, since the last call.
+func (l *listener) reportStatus() {
+	l.reporting.Lock()
+	defer l.reporting.Unlock()
+	l.mu.Lock()
+	report, err := l.report, l.err
+	l.mu.Unlock()
+	if report == nil || l.reported == (err != nil) {
+		return
+	}
+	l.reported = err != nil
+	if err != nil {
+		report("notifications from PostgreSQL are interrupted, waiters poll", err)
+	} else {
+		report("notifications from PostgreSQL are restored", nil)
+	}
+}
+
+// run listens, and connects again after each failure, until Close or until a pooler
+// delivers no notifications: an application can be moved behind a pooler, and the mode
+// of a pooler can change.
+func (l *listener) run() {
+	b := l.b
+	backoff := 10 * time.Millisecond
+	for b.ctx.Err() == nil {
+		wasUp, err := l.listen()
+		if b.ctx.Err() != nil {
+			return
+		}
+		switch {
+		case errors.Is(err, errYielded):
+			backoff = time.Second
+		case wasUp:
+			backoff = 10 * time.Millisecond
+		}
+		l.set(false, b.describe(fmt.Errorf("listening: %w", err)))
+		b.pollNow() // waiters notice whether the server still answers
+		if _, unavailable := l.status(); unavailable {
+			return
+		}
+		sleep(b.ctx, backoff)
+		backoff = min(2*backoff, time.Second)
+	}
+}
+
+// listen receives notifications until the connection fails.
+func (l *listener) listen() (wasUp bool, err error) {
+	b := l.b
+	conn, err := l.connect()
+	if err != nil {
+		return false, err
+	}
+	defer closeConn(conn)
+	ctx, stop := context.WithCancelCause(b.ctx)
+	defer stop(nil)
+	l.mu.Lock()
+	l.disconnect = func() { stop(errYielded) }
+	l.mu.Unlock()
+	b.pollNow() // there were no notifications before LISTEN
+	l.set(true, nil)
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return true, errors.Join(err, context.Cause(ctx))
+		}
+		b.receive(n.Payload)
+	}
+}
+
+// closeConn closes a connection and waits for that, for at most 1 s.
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // it has failed, or is not needed any more
+	select {
+	case <-conn.PgConn().CleanupDone():
+	case <-ctx.Done():
+	}
+}
+
+var errYielded = errors.New("the server accepts no more connections")
+
+// yield ends the connection for a second, so that a pool without any can connect.
+func (l *listener) yield() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.up {
+		l.disconnect()
+	}
+}
+
+// connect opens a connection on which notifications to this process arrive.
+func (l *listener) connect() (*pgx.Conn, error) {
+	b := l.b
+	ctx, cancel := context.WithTimeout(b.ctx, listenTimeout)
+	defer cancel()
+	var cfg *pgx.ConnConfig
+	if b.opt.direct != nil {
+		cfg = b.opt.direct.Copy()
+	} else {
+		pool := b.pool.Config()
+		cfg = pool.ConnConfig
+		if pool.BeforeConnect != nil {
+			if err := pool.BeforeConnect(ctx, cfg); err != nil {
+				return nil, err
+			}
+		}
+	}
+	cfg.OnNotification = nil // would receive them instead
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, "LISTEN "+channelPrefix+b.process, pgx.QueryExecModeSimpleProtocol)
+	if err == nil && b.opt.pooled.Load() {
+		err = l.checkDelivery(ctx, conn)
+	}
+	if err != nil {
+		_ = conn.Close(ctx) // err matters
+		return nil, err
+	}
+	return conn, nil
+}

@@ -1,0 +1,57 @@
+package redislock
+
+import (
+	"testing"
+
+	"github.com/interlock-go/lock/redislock/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// Helpers that the tests of redlock share.
+var (
+	sharedServer   = redistest.Server
+	missing        = redistest.Missing
+	freePort       = redistest.FreePort
+	start          = redistest.Start
+	startSentinel  = redistest.StartSentinel
+	private        = redistest.Private
+	newPrefix      = redistest.NewPrefix
+	client         = redistest.Client
+	request        = redistest.Request
+	eventually     = redistest.Eventually
+	within         = redistest.Within
+	must           = redistest.Must
+	take           = redistest.Take
+	queue          = redistest.Queue
+	get            = redistest.Get
+	getWithin      = redistest.GetWithin
+	released       = redistest.Released
+	calls          = redistest.Calls
+	closeBackend   = redistest.Close
+	newProxy       = redistest.NewProxy
+	onScript       = redistest.OnScript
+	subscribeHangs = redistest.SubscribeHangs
+)
+
+type (
+	acquired = redistest.Acquired
+	action   = redistest.Action
+)
+
+const (
+	pass  = redistest.Pass
+	drop  = redistest.Drop
+	never = redistest.Never
+)
+
+func openURL(t testing.TB, url string) *Backend {
+	t.Helper()
+	return redistest.Open(t, url).(*Backend)
+}
+
+// newBackend opens a backend on the shared server.
+func newBackend(t testing.TB, prefix string) *Backend {
+	t.Helper()
+	return openURL(t, "redis://"+sharedServer(t)+"?prefix="+prefix)
+}

@@ -1,0 +1,9 @@
+-- BREAK -> {1, us, left, token, removed value} or {0 the key was free, us}
+if other_type then return {-2, integer(us), other_type} end
+if not value then return {0, integer(us)} end
+local left = redis.call('PTTL', KEYS[1])
+local owner, addr = parse_owner(value)
+local token = integer(owner and last_token() or 0)
+if owner then notify(addr, 'l ' .. owner) end
+if not grant_next() then redis.call('DEL', KEYS[1]) end
+return {1, integer(us), integer(left), token, value}

@@ -1,0 +1,189 @@
+// Package redisurl parses the URLs of the drivers redislock and redlock, and creates the clients.
+package redisurl
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/tlsurl"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+// Settings are the settings in a URL.
+type Settings struct {
+	Scheme         string
+	Prefix         string
+	AllowEviction  bool
+	Addrs          []string
+	Master         string // name of the master behind Sentinel
+	Dial, Read     time.Duration
+	Replicas       int // that must acknowledge a grant
+	ReplicaTimeout time.Duration
+
+	db               int
+	user, password   string
+	sentinelUser     string
+	sentinelPassword string
+	pool             int
+	tls              *tls.Config
+}
+
+// Limits of a URL.
+const (
+	MaxReplicas = 100 // limit of Settings.Replicas
+	MinNodes    = 3   // of Redlock
+)
+
+// OpenTimeout returns how long opening may take.
+func (s *Settings) OpenTimeout() time.Duration { return 2 * (s.Dial + s.Read) }
+
+// Parse parses a URL. The driver reads its own parameters before it; Parse returns ErrInvalid for a parameter with a bad value.
+func Parse(u *backend.URL) (Settings, error) {
+	p := u.Params
+	s := Settings{Scheme: u.Scheme}
+	s.Prefix = p.String("prefix", protocol.DefaultPrefix)
+	s.Dial = p.Duration("dial_timeout", 3*time.Second)
+	s.Read = p.Duration("read_timeout", 3*time.Second)
+	s.pool = p.Int("pool_size", 0, 1, 100000)
+	s.Replicas = p.Int("wait_replicas", 0, 0, MaxReplicas)
+	s.ReplicaTimeout = p.Duration("wait_timeout", time.Second)
+	s.AllowEviction = p.Enum("eviction", "refuse", "refuse", "accept") == "accept"
+	files := tlsurl.Read(p)
+	secure := u.Scheme == "rediss"
+	port := "6379"
+	switch u.Scheme {
+	case "redis+sentinel":
+		port = "26379"
+		s.sentinelUser, s.sentinelPassword = p.String("sentinel_user", ""), p.String("sentinel_password", "")
+		secure = p.Bool("tls", false)
+	case "redis+cluster", "redlock":
+		secure = p.Bool("tls", false)
+	}
+	if err := p.Err(); err != nil {
+		return s, err
+	}
+	if err := protocol.CheckPrefix(s.Prefix); err != nil {
+		return s, err
+	}
+	if s.Replicas > 0 && (s.ReplicaTimeout < time.Millisecond || s.ReplicaTimeout >= s.Read) {
+		return s, backend.Invalid("URL parameter wait_timeout", s.ReplicaTimeout, fmt.Sprintf("1ms or more, and less than read_timeout, %v", s.Read))
+	}
+	if err := s.parseAddress(u, port); err != nil {
+		return s, err
+	}
+	var err error
+	s.tls, err = files.Config(secure, "rediss://, or tls=true with redis+sentinel, redis+cluster and redlock")
+	return s, err
+}
+
+func (s *Settings) parseAddress(u *backend.URL, port string) error {
+	if u.User != nil {
+		s.user = u.User.Username()
+		s.password, _ = u.User.Password()
+	}
+	for _, h := range u.Hosts {
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			h = net.JoinHostPort(strings.Trim(h, "[]"), port)
+		}
+		s.Addrs = append(s.Addrs, h)
+	}
+	if strings.Contains(u.Path, "@") { // the path may contain a part of the password
+		return fmt.Errorf("%w URL: malformed; in a user name or password every '/', '?', '#' and '@' must be percent-encoded", backend.ErrInvalid)
+	}
+	db := strings.TrimPrefix(u.Path, "/")
+	switch u.Scheme {
+	case "redis+sentinel":
+		s.Master, db, _ = strings.Cut(db, "/")
+		if s.Master == "" || len(s.Addrs) == 0 {
+			return backend.Invalid("URL of scheme redis+sentinel", u.Path, "redis+sentinel://sentinel[,sentinel...]/master[/db]")
+		}
+	case "redis+cluster":
+		if len(s.Addrs) == 0 || (db != "" && db != "0") {
+			return backend.Invalid("URL of scheme redis+cluster", u.Path, "redis+cluster://host[,host...], and no database but 0")
+		}
+	case "redlock":
+		if len(s.Addrs) < MinNodes || len(slices.Compact(slices.Sorted(slices.Values(s.Addrs)))) < len(s.Addrs) {
+			return backend.Invalid("URL hosts", strings.Join(u.Hosts, ","), "redlock://host,host,host[,host...][/db] with three different hosts or more")
+		}
+	default:
+		if len(s.Addrs) != 1 {
+			return backend.Invalid("URL hosts", strings.Join(u.Hosts, ","), u.Scheme+"://host[:port][/db] with one host; see redis+sentinel and redis+cluster for more")
+		}
+	}
+	if db == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(db)
+	if err != nil || n < 0 {
+		return backend.Invalid("URL path", u.Path, "the number of a database")
+	}
+	s.db = n
+	return nil
+}
+
+// options returns the options of a client that closes a dead connection within seconds,
+// dials once, and sends only what the protocol needs.
+func (s *Settings) options() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Addrs: s.Addrs, DB: s.db, Username: s.user, Password: s.password, MasterName: s.Master,
+		SentinelUsername: s.sentinelUser, SentinelPassword: s.sentinelPassword,
+		DialTimeout: s.Dial, ReadTimeout: s.Read, WriteTimeout: s.Read, PoolSize: s.pool,
+		DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		TLSConfig: s.tls, Dialer: s.dialer(),
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// Client returns the client of the scheme.
+func (s *Settings) Client() redis.UniversalClient {
+	o := s.options()
+	switch s.Scheme {
+	case "redis+sentinel":
+		return redis.NewFailoverClient(o.Failover())
+	case "redis+cluster":
+		c := o.Cluster()
+		c.MaxRedirects, c.DisableRoutingPolicies = 3, true
+		return redis.NewClusterClient(c)
+	}
+	return redis.NewClient(o.Simple())
+}
+
+func (s *Settings) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	// only keep-alives find a dead connection that is idle
+	d := &net.Dialer{Timeout: s.Dial, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	if s.tls != nil {
+		return (&tls.Dialer{NetDialer: d, Config: s.tls}).DialContext
+	}
+	return d.DialContext
+}
+
+// Sentinels returns the options of a client for each sentinel.
+func (s *Settings) Sentinels() (all []*redis.Options) {
+	for _, addr := range s.Addrs {
+		o := s.options()
+		o.Addrs, o.DB, o.PoolSize = []string{addr}, 0, 1
+		o.Username, o.Password = s.sentinelUser, s.sentinelPassword
+		all = append(all, o.Simple())
+	}
+	return all
+}
+
+// Nodes returns a client of each address.
+func (s *Settings) Nodes() (all []*redis.Client) {
+	for _, addr := range s.Addrs {
+		one := *s
+		one.Addrs = []string{addr}
+		all = append(all, one.Client().(*redis.Client))
+	}
+	return all
+}

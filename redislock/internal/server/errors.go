@@ -1,0 +1,76 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// Classify explains the error of a request and marks its outcome: ErrUncertain if the
+// server may have executed the request, NotExecuted if it certainly did not.
+func Classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	var reply redis.Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &reply) && !insideScript(err): // the server refused the request
+	case errors.As(err, &op) && op.Op == "dial": // nothing was sent
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
+	default:
+		return backend.Uncertain(Failure(err))
+	}
+	return backend.NotExecuted(Failure(err))
+}
+
+// insideScript reports whether err was raised by a command inside a script that may
+// have executed a write before.
+func insideScript(err error) bool {
+	s := err.Error()
+	if !strings.Contains(s, "user_script") && !scriptDenied(s) {
+		return false
+	}
+	// The server raises these errors at the first write of a script only.
+	for _, first := range []string{"OOM command not allowed", "READONLY ", "MISCONF ", "NOREPLICAS "} {
+		if strings.Contains(s, first) {
+			return false
+		}
+	}
+	return true
+}
+
+// scriptDenied reports whether the user lacks a permission that a script needs.
+func scriptDenied(s string) bool {
+	return strings.Contains(s, "The user executing the script") || strings.Contains(s, "ACL failure in script")
+}
+
+// Failure explains an error of the client library. It does not mark the outcome.
+func Failure(err error) error {
+	switch {
+	case redis.IsPermissionError(err), scriptDenied(err.Error()):
+		return fmt.Errorf("redis: %w (see Permissions in the documentation of package redislock)", err)
+	case errors.Is(err, redis.ErrPoolTimeout):
+		return fmt.Errorf("redis: %w (raise pool_size)", err)
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: %w", backend.ErrClosed, err)
+	}
+	return fmt.Errorf("redis: %w", err)
+}
+
+// WithoutUncertain returns the error that ErrUncertain was joined with: opening a
+// backend takes no lock, so its outcome does not matter.
+func WithoutUncertain(err error) error {
+	var u interface{ Unwrap() []error }
+	if errors.As(err, &u) {
+		if e := u.Unwrap(); len(e) == 2 && errors.Is(e[0], backend.ErrUncertain) {
+			return e[1]
+		}
+	}
+	return err
+}

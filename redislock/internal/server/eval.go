@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+// Eval runs a script in one round trip. It returns as soon as ctx ends. The command then
+// finishes in the background, within the timeouts of the client, so that no reply
+// remains on a pooled connection.
+func (s *Server) Eval(ctx context.Context, script *protocol.Script, keys []string, args ...any) (protocol.Reply, error) {
+	v, err := s.Detached(ctx, func() (any, error) {
+		var c protocol.Once
+		var sent time.Time
+		send := func(bySource bool) error {
+			sent = time.Now()
+			c = script.Command(ctx, bySource, keys, args)
+			return s.Client.Process(ctx, c)
+		}
+		run := func() error { return SendScript(&script, &keys, send) }
+		var err error
+		if s.Around != nil {
+			err = s.Around(ctx, run)
+		} else {
+			err = run()
+		}
+		if err != nil {
+			return protocol.Reply{}, Classify(err)
+		}
+		return protocol.ParseReply(c.Val(), sent)
+	})
+	r, _ := v.(protocol.Reply)
+	return r, err
+}
+
+// SendScript sends a script by its SHA, and by its source if the server does not know
+// it. If the slot migrates, it sends the variant of the script that uses only the first
+// key, if there is one.
+func SendScript(s **protocol.Script, keys *[]string, send func(bySource bool) error) error {
+	err := send(false)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		err = send(true)
+	}
+	if (*s).FirstKey == nil || !redis.IsTryAgainError(err) {
+		return err
+	}
+	*s, *keys = (*s).FirstKey, (*keys)[:1]
+	return SendScript(s, keys, send)
+}

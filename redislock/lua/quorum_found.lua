@@ -1,8 +1,0 @@
--- FOUND: ARGV 2 '', 3 us after which it is too late to found, or '0' to look only
--- -> {1 marked or 0 not, us, run id}. A node of a new set has its vote from the first moment.
-local marked = redis.call('EXISTS', KEYS[5])
-if ARGV[3] ~= '0' and us <= tonumber(ARGV[3]) then
-  redis.call('SET', KEYS[5], run_id() .. ' 0')
-  marked = 1
-end
-return {marked, S(us), string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''}

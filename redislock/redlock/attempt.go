@@ -1,0 +1,291 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+// attempt asks every node in rounds and counts the votes. It is granted when a quorum of
+// valid votes agrees on one token.
+type attempt struct {
+	r       *Backend
+	req     backend.Request
+	keys    protocol.Keys
+	names   []string
+	ticket  int64
+	address string // owner id and process: the first word of the value
+	meta    string // the rest of the value: ticket and metadata
+	member  string // of the queues
+	queue   string // whether to wait in the queues
+	freeBy  *protocol.Script
+	changed chan struct{}
+
+	mu         sync.Mutex // guards the fields below
+	votes      []vote     // one for each node, in the order of Backend.nodes
+	roundStart time.Time  // an older vote is stale while its node has a request open
+	askAgain   bool       // a vote may be out of date: begin a round now
+	granted    bool       // it never becomes false
+	withdrawn  bool       // given up, lost or released: later grants are released
+	token      uint64
+}
+
+func (r *Backend) newAttempt(req backend.Request, queue string) *attempt {
+	a := &attempt{
+		r: r, req: req, keys: r.proc.Keys(req.Key), queue: queue, freeBy: quorumRelease,
+		ticket: r.ticket(), address: req.Owner + "@" + r.proc.Address,
+		changed: make(chan struct{}, 1), votes: make([]vote, len(r.nodes)),
+	}
+	a.names = r.names(a.keys, req.Owner)
+	a.meta = strconv.FormatInt(a.ticket, 10)
+	if req.Metadata != "" {
+		a.meta += " " + req.Metadata
+	}
+	a.member = fmt.Sprintf("%s %d %s", a.address, protocol.Millis(req.TTL), a.meta)
+	for i := range a.votes {
+		a.votes[i].err = errOverdue
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts[req.Owner] = a
+	return a
+}
+
+// cutTicket splits attempt.meta.
+func cutTicket(meta string) (ticket int64, metadata string) {
+	s, metadata, _ := strings.Cut(meta, " ")
+	ticket, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, meta
+	}
+	return ticket, metadata
+}
+
+// ask begins a round: it asks every node without an open request of the attempt.
+func (a *attempt) ask() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.roundStart, a.askAgain = time.Now(), false
+	for i := range a.votes {
+		if a.votes[i].open == 0 {
+			a.askNode(i, a.queue, uint64(a.ticket))
+		}
+	}
+}
+
+// holderTakes is the queue argument of a holder at a node without its grant.
+const holderTakes = "2"
+
+// askNode sends one request to acquire. The caller holds a.mu.
+func (a *attempt) askNode(i int, queue string, token uint64) {
+	n, v := a.r.nodes[i], &a.votes[i]
+	if queue == protocol.JoinQueue && !n.subscribed() {
+		queue = protocol.NoQueue // the node could not notify it of its turn
+	}
+	if v.open++; v.open == 1 {
+		v.answered = make(chan struct{})
+	}
+	yielded := v.yielded
+	token = max(token, yielded)
+	if !n.send(func() {
+		r, err := n.call(quorumAcquire, a.names, a.r.args(token, a.address, protocol.Millis(a.req.TTL), queue, a.meta, a.ticket, n.notAfter(a.r.nodeTimeout(a.req.TTL)), yielded)...)
+		a.answer(i, r, err)
+	}) {
+		v.close()
+		v.err = backend.ErrClosed
+	}
+}
+
+// answer handles a reply to a request to acquire, at any time.
+func (a *attempt) answer(i int, r protocol.Reply, err error) {
+	a.mu.Lock()
+	v := &a.votes[i]
+	v.close()
+	v.mayRemain = v.mayRemain || err == nil && (r.Status == protocol.Yes || a.queue != protocol.NoQueue) || isUncertain(err)
+	if err == nil {
+		switch r.Status {
+		case protocol.Yes, protocol.No:
+		case protocol.WrongType:
+			err = r.WrongTypeError(a.keys)
+		case protocol.Abandoned:
+			err = fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
+		case late:
+			err = errLate
+		default:
+			err = fmt.Errorf("unexpected status %d", r.Status)
+		}
+	}
+	switch {
+	case err != nil:
+		v.dirty = v.dirty || isUncertain(err)
+		v.fail(err)
+	case r.US < v.us: // a notification was newer
+	case r.Status == protocol.Yes:
+		// the server rounds up to milliseconds
+		v.grant(r.US, r.Sent, r.Token(), r.Sent.Add(min(r.Left(), a.req.TTL)), a.req.TTL)
+	default:
+		v.state, v.us, v.sent, v.err, v.token, v.ends = theirs, r.US, r.Sent, nil, 0, time.Time{}
+		v.fencing = false
+		v.holder = r.Holder()
+		v.ticket, v.holder.Metadata = cutTicket(v.holder.Metadata)
+		if r.Left() >= 0 {
+			v.ends = r.Sent.Add(r.Left())
+		}
+		v.first = r.Num(3) == 1
+	}
+	withdrawn := a.withdrawn && v.mayRemain
+	a.mu.Unlock()
+	a.signal()
+	if withdrawn {
+		a.freeInBackground(i)
+	}
+}
+
+func (a *attempt) signal() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// tryGrant returns a grant if a quorum agrees on one token, and the count of the votes.
+//
+// If the votes of a quorum have different tokens, tryGrant returns nil and writes the
+// greatest token to the nodes with a lower one: the quorum of the next holder may share
+// a single node with this one, and must find that token there.
+func (a *attempt) tryGrant() (*grant, tally) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.count()
+	if t.mine < a.r.quorum || time.Until(t.until) < t.whole/2 {
+		return nil, t
+	}
+	if t.agree >= a.r.quorum {
+		a.granted, a.token = true, t.token
+		return &grant{a: a, token: t.token, until: t.until}, t
+	}
+	for i := range a.votes {
+		if v := &a.votes[i]; v.state == mine && v.token < t.token && !v.fencing {
+			v.fencing = true
+			a.fence(i, t.token)
+		}
+	}
+	return nil, t
+}
+
+// fence writes the token to a node. The caller holds a.mu.
+func (a *attempt) fence(i int, token uint64) {
+	n, v := a.r.nodes[i], &a.votes[i]
+	v.fencing = n.send(func() {
+		r, err := n.call(quorumFence, a.names, a.r.args(token, a.req.Owner)...)
+		a.mu.Lock()
+		v.fencing = false
+		switch {
+		case err != nil:
+			v.err, v.state = err, noVote
+		case r.Status == protocol.Yes:
+			v.token = max(v.token, token)
+		case r.US >= v.us:
+			v.state, v.err = noVote, errNotOurs
+		}
+		a.mu.Unlock()
+		a.signal()
+	})
+}
+
+var errNotOurs = errors.New("no longer held by this attempt")
+
+// yield gives the votes of a minority to contenders with earlier tickets: each node hands
+// its grant to the first waiter of its queue.
+func (a *attempt) yield() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.votes {
+		v, n := &a.votes[i], a.r.nodes[i]
+		if v.state != mine || v.yieldPending() {
+			continue
+		}
+		token, before := v.token, v.yielded
+		if n.send(func() {
+			r, err := n.call(quorumYield, a.names, a.r.args(token, a.req.Owner, a.member, a.ticket)...)
+			a.mu.Lock()
+			if !isUncertain(err) && v.yielded == token {
+				v.yielded = before // executed, or certainly not
+			}
+			switch {
+			case err != nil:
+				v.err, v.state = err, noVote // the next round finds the outcome, and gets a new token
+			case r.Status == 2 || r.US < v.us: // kept, or granted again since
+			default:
+				v.state, v.err, v.token, v.us = noVote, errNotOurs, 0, r.US
+			}
+			a.mu.Unlock()
+			a.signal()
+		}) {
+			v.yielded = token
+		}
+	}
+}
+
+// pushed handles a grant that a node handed over. It returns false if the grant must be
+// released.
+func (a *attempt) pushed(i int, token uint64, exp int64, whole time.Duration) bool {
+	received := time.Now()
+	until := a.r.nodes[i].local(exp, received)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.withdrawn {
+		return false
+	}
+	v := &a.votes[i]
+	us := exp - whole.Microseconds()
+	switch {
+	case us < v.us: // older than an answer
+		return true
+	case until.IsZero() || until.After(received.Add(whole)):
+		// The clock is not known, or was stepped: the next round returns the same grant.
+		v.state, v.err, v.us, v.mayRemain = noVote, errLate, us, true
+		a.askAgain = true
+	default:
+		v.grant(us, received, token, until, whole)
+	}
+	a.signal()
+	return true
+}
+
+// leaseChanged handles the remaining lease of the holder, which a node sends to the first
+// waiter of its queue.
+func (a *attempt) leaseChanged(i int, left time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if v := &a.votes[i]; v.state == theirs {
+		v.ends, v.first = time.Now().Add(left), true
+	}
+	a.signal()
+}
+
+// broken handles a break of the attempt's grant at a node. It reports whether the attempt
+// may have lost its quorum.
+func (a *attempt) broken(i int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := &a.votes[i]
+	v.state, v.err, v.token = noVote, errNotOurs, 0
+	a.signal()
+	if !a.granted || a.withdrawn {
+		return false
+	}
+	kept := 0
+	for i := range a.votes {
+		if s := &a.votes[i]; s.state == mine || s.err != nil && s.err != errNotOurs { //nolint:errorlint // the very value
+			kept++ // perhaps
+		}
+	}
+	return kept < a.r.quorum
+}

@@ -1,0 +1,349 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/redisurl"
+	"github.com/interlock-go/lock/redislock/internal/server"
+)
+
+// Backend is a driver over several independent masters, of which a majority must agree. It
+// is safe for concurrent use.
+type Backend struct {
+	nodes  []*node
+	quorum int
+	opt    options
+	proc   protocol.Process // the same at all nodes
+	caps   backend.Capabilities
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	wg   sync.WaitGroup // goroutines
+
+	mu       sync.Mutex
+	closed   bool
+	tickets  int64               // the last ticket
+	attempts map[string]*attempt // by owner id, until they have ended
+	report   func(string, error) // set by ReportStatus
+}
+
+var (
+	_ backend.Backend        = (*Backend)(nil)
+	_ backend.Waiter         = (*Backend)(nil)
+	_ backend.Inspector      = (*Backend)(nil)
+	_ backend.Lister         = (*Backend)(nil)
+	_ backend.Breaker        = (*Backend)(nil)
+	_ backend.Pinger         = (*Backend)(nil)
+	_ backend.StatusReporter = (*Backend)(nil)
+)
+
+// New returns a backend that uses the caller's clients, each of an independent master:
+// three or more, preferably an odd number. It sends requests to all nodes, for at most
+// 10 s, and succeeds if a majority answers. The backend never closes the clients. Their
+// read timeouts bound how long a request to a node that hangs occupies a connection.
+func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
+	o := defaults()
+	for _, opt := range opts {
+		if err := opt(&o); err != nil {
+			return nil, err
+		}
+	}
+	masters := make([]*redis.Client, len(clients))
+	for i, c := range clients {
+		m, ok := c.(*redis.Client)
+		if !ok || m == nil {
+			return nil, backend.Invalid("client of a Redlock", fmt.Sprintf("%T", c), "a *redis.Client of one master")
+		}
+		masters[i] = m
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.openTimeout)
+	defer cancel()
+	return open(ctx, masters, o, false)
+}
+
+// open returns a backend, which closes the clients if own is set.
+func open(ctx context.Context, clients []*redis.Client, o options, own bool) (*Backend, error) {
+	if len(clients) < redisurl.MinNodes {
+		return nil, backend.Invalid("number of nodes of a Redlock", len(clients), fmt.Sprintf("%d or more, preferably an odd number", redisurl.MinNodes))
+	}
+	r := &Backend{
+		quorum: len(clients)/2 + 1, opt: o, proc: protocol.NewProcess(o.prefix, protocol.PublishAddress),
+		attempts: map[string]*attempt{},
+	}
+	r.life, r.end = context.WithCancel(context.Background())
+	for _, c := range clients {
+		r.nodes = append(r.nodes, r.newNode(c, own))
+	}
+	found, err := r.probeNodes(ctx)
+	if err != nil {
+		for _, n := range r.nodes {
+			n.srv.Own = false // the caller closes them
+		}
+		_ = r.Close(ctx) // err is the one that matters
+		return nil, server.WithoutUncertain(err)
+	}
+	r.caps = r.capabilities(found)
+	return r, nil
+}
+
+// names returns the keys of the scripts: those of the lock, and the node's marker.
+func (r *Backend) names(k protocol.Keys, owner string) []string {
+	return []string{k.Lock, k.Queue, k.Fence, k.Tombstone(owner), markerKey(r.opt.prefix)}
+}
+
+// markerKey returns the key of the marker. No lock has it, because no lock has an empty name.
+func markerKey(prefix string) string {
+	if prefix == "" {
+		return "{}:born"
+	}
+	return "{" + prefix + ":}:born"
+}
+
+// args returns the arguments of a quorum script: its own between the common ones.
+func (r *Backend) args(token uint64, own ...any) []any {
+	durable := "0"
+	if r.opt.durable {
+		durable = "1"
+	}
+	// the clocks of two nodes may drift
+	delay := r.opt.restartDelay + r.opt.restartDelay/100
+	a := append([]any{r.proc.ChannelPrefix()}, own...)
+	return append(a, protocol.Millis(delay), durable, token)
+}
+
+// nodeTimeout is how long one node may take for a request with that TTL.
+func (r *Backend) nodeTimeout(ttl time.Duration) time.Duration {
+	return min(r.opt.nodeTimeout, ttl/4)
+}
+
+// quorumTimeout is how long to wait for the answers of a quorum.
+func (r *Backend) quorumTimeout(ttl time.Duration) time.Duration {
+	return max(r.nodeTimeout(ttl), min(ttl/2, 4*r.opt.nodeTimeout))
+}
+
+// ticket returns a new place in the queue: the time of the nodes' clocks by estimate, in µs,
+// so that it does not depend on the clock of the client.
+func (r *Backend) ticket() int64 {
+	var clocks []bounds
+	for _, n := range r.nodes {
+		if b, known := n.clock(); known {
+			clocks = append(clocks, b)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.tickets + 1
+	if len(clocks) > 0 {
+		next = max(next, (time.Since(epoch) + ahead(clocks)).Microseconds())
+	}
+	r.tickets = next
+	return next
+}
+
+// outcome is the outcome of a request to all nodes. yes and no do not count nodes that have
+// not answered.
+type outcome struct {
+	yes, no int
+	replies []protocol.Reply // by node; status 0 and no rest if there is none
+	errs    []error          // by node, nil if it answered
+}
+
+func (o outcome) unknown() int { return len(o.errs) - o.yes - o.no }
+
+// all calls f for every node in parallel. It returns when enough returns true, when all
+// nodes have answered, after nodeTimeout if a quorum has answered, after quorumTimeout, or
+// when ctx ends, with its error. Calls of f that have not returned continue.
+func (r *Backend) all(ctx context.Context, ttl time.Duration, enough func(outcome) bool, f func(i int, n *node) (protocol.Reply, error)) (outcome, error) {
+	type answer struct {
+		i   int
+		r   protocol.Reply
+		err error
+	}
+	ch := make(chan answer, len(r.nodes))
+	o := outcome{replies: make([]protocol.Reply, len(r.nodes)), errs: make([]error, len(r.nodes))}
+	open := 0
+	for i, n := range r.nodes {
+		o.errs[i] = errOverdue
+		if n.send(func() {
+			re, err := f(i, n)
+			ch <- answer{i, re, err}
+		}) {
+			open++
+		} else {
+			o.errs[i] = backend.ErrClosed
+		}
+	}
+	timeout, quorumTimeout := r.nodeTimeout(ttl), r.quorumTimeout(ttl)
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for open > 0 && !enough(o) {
+		select {
+		case a := <-ch:
+			open--
+			o.errs[a.i] = a.err
+			switch {
+			case a.err != nil:
+			case a.r.Status == protocol.Yes:
+				o.yes++
+				o.replies[a.i] = a.r
+			default:
+				o.no++
+				o.replies[a.i] = a.r
+			}
+		case <-timer.C:
+			if o.yes+o.no < r.quorum && timeout < quorumTimeout {
+				timer.Reset(quorumTimeout - timeout)
+				timeout = quorumTimeout
+				continue
+			}
+			for i, n := range r.nodes {
+				if o.errs[i] == errOverdue { //nolint:errorlint // the very value: no answer yet
+					n.overdue()
+				}
+			}
+			return o, nil
+		case <-ctx.Done():
+			return o, ctx.Err()
+		case <-r.life.Done():
+			return o, backend.ErrClosed
+		}
+	}
+	return o, nil
+}
+
+// noTTL is the TTL of a request that takes no lock.
+const noTTL = time.Minute
+
+// allNodes waits for all nodes.
+func allNodes(outcome) bool { return false }
+
+// failed returns the error of a request that too few nodes answered, with the error of each.
+func (r *Backend) failed(what string, got int, errs []error) error {
+	e := &nodesError{text: fmt.Sprintf("redlock: %s at %d of %d nodes, want %d", what, got, len(r.nodes), r.quorum)}
+	for i, err := range errs {
+		if err != nil {
+			e.errs = append(e.errs, fmt.Errorf("node %s: %w", r.nodes[i].name, err))
+		}
+	}
+	return e
+}
+
+// nodesError has an error for each node that failed.
+type nodesError struct {
+	text string
+	errs []error
+}
+
+func (e *nodesError) Error() string {
+	s := make([]string, len(e.errs))
+	for i, err := range e.errs {
+		s[i] = err.Error()
+	}
+	return e.text + ": " + strings.Join(s, "; ")
+}
+
+// Is does not match errors that say something about the lock: an unknown outcome at one node
+// is not that of the request.
+func (e *nodesError) Is(target error) bool {
+	if target == backend.ErrUncertain || target == backend.ErrLost || target == backend.ErrLocked {
+		return false
+	}
+	return slices.ContainsFunc(e.errs, func(err error) bool { return errors.Is(err, target) })
+}
+
+// ReportStatus implements backend.StatusReporter.
+func (r *Backend) ReportStatus(report func(what string, err error)) {
+	r.mu.Lock()
+	r.report = report
+	r.mu.Unlock()
+	for _, n := range r.nodes { // outages that began before
+		n.mu.Lock()
+		n.reportStatus()
+		n.mu.Unlock()
+	}
+}
+
+// statusReporter returns the function that ReportStatus has set, nil before.
+func (r *Backend) statusReporter() func(what string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.report
+}
+
+// enter registers a goroutine that Close waits for. It returns false after Close.
+func (r *Backend) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.wg.Add(1)
+	return true
+}
+
+// Capabilities implements backend.Backend.
+func (r *Backend) Capabilities() backend.Capabilities {
+	c := r.caps
+	c.Caveats = slices.Clone(c.Caveats)
+	return c
+}
+
+// Ping makes one round trip to each node. It fails if fewer than a majority answer.
+func (r *Backend) Ping(ctx context.Context) error {
+	o, err := r.all(ctx, noTTL, func(o outcome) bool { return o.yes >= r.quorum }, func(_ int, n *node) (protocol.Reply, error) {
+		return protocol.Reply{Status: protocol.Yes}, n.srv.Ping(context.Background())
+	})
+	if err != nil {
+		return backend.Uncertain(err)
+	}
+	if o.yes < r.quorum {
+		return r.failed("answered", o.yes, o.errs)
+	}
+	return nil
+}
+
+// Close ends the subscriptions and waits for requests in flight until ctx ends. Clients that
+// were given to New stay open.
+func (r *Backend) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.end()
+	errs := make([]error, len(r.nodes))
+	var all sync.WaitGroup
+	for i, n := range r.nodes {
+		all.Go(func() { errs[i] = n.srv.Close(ctx) })
+	}
+	all.Wait()
+	done := make(chan struct{})
+	go func() { r.wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return rand.N(d)
+}

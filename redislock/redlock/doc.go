@@ -1,0 +1,43 @@
+// Package redlock is the driver of package lock over several independent Redis masters
+// (6.0 or newer, or Valkey), of which a majority must agree (Redlock). Package redislock is
+// for one server, Sentinel and clusters.
+//
+//	import _ "github.com/interlock-go/lock/redislock/redlock"
+//
+//	c, err := lock.Open(ctx, "redlock://r1:6379,r2:6379,r3:6379/0?ttl=30s")
+//
+// [New] uses the clients of an application, and never closes them.
+//
+// # URL
+//
+//	redlock://[user:password@]host[:port],host,host[,host...][/db]
+//
+// Parameters, beside those of package lock and those of a redis URL in package redislock
+// except wait_replicas (prefix, dial_timeout, read_timeout, pool_size, eviction, tls,
+// tls_ca, tls_cert, tls_key, tls_server_name):
+//
+//	node_timeout=500ms     for one node, before the others decide without it; at most a quarter of the TTL
+//	restart_delay=5m       how long a node that restarted without its data has no vote, and the longest TTL
+//	durable=false          every node keeps all acknowledged data over a restart (appendfsync always)
+//
+// # Guarantees
+//
+// Each request goes to all nodes at the same time, and a majority decides. A grant lasts as
+// long as a majority certainly keeps it. At most one client holds a lock while no more than
+// a minority of the nodes stop, are cut off or lose their data within a TTL, and their
+// clocks run at the same rate. Each node hands its grant to the first waiter of its queue,
+// and a waiter with the grants of a majority holds: one round trip after the unlock. The
+// order of a queue is by the nodes' clocks.
+//
+// A node that lost its data, or a part of it, in a restart has no vote for restart_delay, so
+// that it cannot grant a held lock again. The key {prefix:}:born is the marker of a node:
+// each script that grants compares it with the run id of the server, which needs +info. A
+// new set of nodes is ready at once if all of them answer at its first use. All clients that
+// share locks must use the same restart_delay and durable.
+//
+// Errors name every node that failed. A lock.Client with a logger logs the beginning and the
+// end of each outage of a node.
+//
+// Keys, permissions and limits at each node are those of package redislock. Renewals of many
+// leases do not go out in one pipeline.
+package redlock

@@ -1,0 +1,175 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+var _ backend.Keeper = (*grant)(nil)
+
+type grant struct {
+	a     *attempt
+	token uint64
+
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (g *grant) Token() uint64 { return g.token }
+
+func (g *grant) Until() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.until
+}
+
+// Renew is one round trip to all nodes at once.
+func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
+	return g.renew(ctx, ttl, "0")
+}
+
+// Keep implements backend.Keeper.
+func (g *grant) Keep(ctx context.Context, d time.Duration) error {
+	return g.renew(ctx, d, "1")
+}
+
+func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) error {
+	a, r := g.a, g.a.r
+	if err := ctx.Err(); err != nil {
+		return backend.NotExecuted(err)
+	}
+	o, err := r.all(ctx, ttl, func(o outcome) bool {
+		return o.yes >= r.quorum || o.yes+o.unknown() < r.quorum
+	}, func(i int, n *node) (protocol.Reply, error) {
+		if a.yieldPending(i) {
+			return protocol.Reply{}, errYielded
+		}
+		re, err := n.call(protocol.Renew, a.names[:3], n.r.proc.ChannelPrefix(), a.req.Owner, protocol.Millis(ttl), exactly)
+		if err == nil {
+			a.renewed(i, re, ttl)
+		}
+		return re, err
+	})
+	switch {
+	case o.yes >= r.quorum:
+		g.extended(o, ttl)
+		if exactly == "0" {
+			a.retakeMissing(g.token)
+		}
+		return nil
+	case o.yes+o.unknown() < r.quorum:
+		a.onLost()
+		return fmt.Errorf("%w: redis key %.200q is no longer held by this attempt at %d of %d nodes", backend.ErrLost, a.keys.Lock, o.no, len(r.nodes))
+	}
+	failed := r.failed("renewed", o.yes, o.errs)
+	if err != nil {
+		failed = fmt.Errorf("%w: %w", err, failed)
+	}
+	doubt := func(err error) bool { return isUncertain(err) || errors.Is(err, errOverdue) }
+	if err == nil && o.yes == 0 && !slices.ContainsFunc(o.errs, doubt) {
+		return backend.NotExecuted(failed)
+	}
+	return backend.Uncertain(failed)
+}
+
+var errYielded = errors.New("not counted: a yield without an answer may still give it away")
+
+func (a *attempt) yieldPending(i int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.votes[i].yieldPending()
+}
+
+// extended sets until to the time for which a quorum keeps its grants.
+func (g *grant) extended(o outcome, ttl time.Duration) {
+	var untils []time.Time
+	for i, err := range o.errs {
+		if err == nil && o.replies[i].Status == protocol.Yes {
+			untils = append(untils, o.replies[i].Sent.Add(ttl))
+		}
+	}
+	slices.SortFunc(untils, func(a, b time.Time) int { return b.Compare(a) })
+	g.mu.Lock()
+	g.until = untils[g.a.r.quorum-1]
+	g.mu.Unlock()
+}
+
+// renewed handles the answer of a node to a renewal.
+func (a *attempt) renewed(i int, r protocol.Reply, ttl time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := &a.votes[i]
+	if r.US < v.us {
+		return
+	}
+	if r.Status == protocol.Yes {
+		v.grant(r.US, r.Sent, v.token, r.Sent.Add(ttl), ttl)
+		return
+	}
+	v.state, v.err, v.us, v.token = noVote, errNotOurs, r.US, 0
+}
+
+// retakeMissing takes the key at nodes without this grant, after a quorum has confirmed it:
+// nodes that were away, that restarted without their data, or with a yield without an
+// answer. So all nodes may be restarted in turn under a holder.
+func (a *attempt) retakeMissing(token uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.withdrawn {
+		return
+	}
+	for i := range a.votes {
+		v := &a.votes[i]
+		if missing := v.state != mine && v.err == errNotOurs; (missing || v.yieldPending()) && v.open == 0 { //nolint:errorlint // the very value
+			a.askNode(i, holderTakes, token)
+		}
+	}
+}
+
+// Release frees the key at all nodes in one round trip. It returns when a quorum has
+// acknowledged it. At the other nodes it continues in the background.
+func (g *grant) Release(ctx context.Context) error {
+	a, r := g.a, g.a.r
+	a.giveUp()
+	defer a.forget()
+	o, err := r.all(ctx, a.req.TTL, func(o outcome) bool {
+		return o.yes >= r.quorum || o.yes+o.unknown() < r.quorum
+	}, func(i int, _ *node) (protocol.Reply, error) {
+		re, err := a.free(i)
+		if err != nil {
+			a.freeInBackground(i)
+		}
+		return re, err
+	})
+	left := len(r.nodes) - o.yes - o.no
+	switch {
+	case o.yes+o.unknown() < r.quorum:
+		return fmt.Errorf("%w: redis key %.200q was no longer held by this attempt at %d of %d nodes", backend.ErrLost, a.keys.Lock, o.no, len(r.nodes))
+	case left < r.quorum: // the others are no quorum
+		a.endFreeing()
+		return nil
+	}
+	failed := r.failed("released", o.yes, o.errs)
+	if err != nil {
+		failed = fmt.Errorf("%w: %w", err, failed)
+	}
+	return backend.Uncertain(failed)
+}
+
+// endFreeing ends a complete release: a second release then returns ErrLost.
+func (a *attempt) endFreeing() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.votes {
+		a.votes[i].freed = false
+	}
+}
+
+func isUncertain(err error) bool { return errors.Is(err, backend.ErrUncertain) }

@@ -1,0 +1,71 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// Helpers that redislock has as well.
+var (
+	missing        = redistest.Missing
+	freePort       = redistest.FreePort
+	start          = redistest.Start
+	eventually     = redistest.Eventually
+	must           = redistest.Must
+	get            = redistest.Get
+	newProxy       = redistest.NewProxy
+	onScript       = redistest.OnScript
+	subscribeHangs = redistest.SubscribeHangs
+)
+
+type (
+	acquired = redistest.Acquired
+	proxy    = redistest.Proxy
+	action   = redistest.Action
+)
+
+const (
+	pass  = redistest.Pass
+	drop  = redistest.Drop
+	never = redistest.Never
+)
+
+// masters starts independent servers and returns a client of each.
+func masters(t *testing.T, n int) []redis.UniversalClient {
+	t.Helper()
+	var all []redis.UniversalClient
+	for range n {
+		addr, stop, err := start(freePort())
+		if err != nil {
+			missing(t, err)
+		}
+		t.Cleanup(stop)
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { _ = c.Close() })
+		all = append(all, c)
+	}
+	return all
+}
+
+func newRedlock(t *testing.T, clients []redis.UniversalClient, opts ...Option) *Backend {
+	t.Helper()
+	r, err := New(clients, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close(context.Background()) })
+	return r
+}
+
+func redlockRequest(key string, n int) backend.Request {
+	return backend.Request{Key: key, Owner: fmt.Sprintf("%032x", n), TTL: 10 * time.Second, Metadata: "me"}
+}

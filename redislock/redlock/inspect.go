@@ -1,0 +1,155 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+// Inspect returns the holder and the waiters of a key, as a majority knows them.
+func (r *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
+	k := r.proc.Keys(key)
+	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
+		re, err := n.call(protocol.Inspect, k.Script(), n.r.proc.ChannelPrefix(), "")
+		if err == nil {
+			err = re.CheckType(k)
+		}
+		return re, err
+	})
+	if err != nil {
+		return backend.Info{}, err
+	}
+	var infos []backend.Info
+	for i, err := range o.errs {
+		if err == nil {
+			infos = append(infos, o.replies[i].Info(key))
+		}
+	}
+	if len(infos) < r.quorum {
+		return backend.Info{}, r.failed("inspected", len(infos), o.errs)
+	}
+	return r.merge(key, infos), nil
+}
+
+// merge combines the answers of the nodes. The holder is the attempt that may have a quorum if
+// the nodes that have not answered agree.
+func (r *Backend) merge(key string, infos []backend.Info) backend.Info {
+	votes := map[string][]backend.Holder{}
+	var holder string
+	type place struct {
+		ticket int64
+		waiter backend.Contender
+	}
+	places := map[string]place{}
+	for _, i := range infos {
+		if h := i.Holder; h != nil {
+			votes[h.Owner] = append(votes[h.Owner], *h)
+			if len(votes[h.Owner]) > len(votes[holder]) {
+				holder = h.Owner
+			}
+		}
+		for _, w := range i.Waiters {
+			ticket, metadata := cutTicket(w.Metadata)
+			w.Metadata = metadata
+			places[w.Owner] = place{ticket, w}
+		}
+	}
+	all := backend.Info{Name: key}
+	if n := len(votes[holder]); n > 0 && n+len(r.nodes)-len(infos) >= r.quorum {
+		all.Holder = r.mergeHolder(votes[holder])
+		delete(places, holder)
+	}
+	var waiters []place
+	for _, p := range places {
+		waiters = append(waiters, p)
+	}
+	slices.SortFunc(waiters, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter.Owner, b.waiter.Owner))
+	})
+	for _, w := range waiters {
+		all.Waiters = append(all.Waiters, w.waiter)
+	}
+	return all
+}
+
+func (r *Backend) mergeHolder(hs []backend.Holder) *backend.Holder {
+	slices.SortFunc(hs, func(a, b backend.Holder) int { return cmp.Compare(b.Left, a.Left) })
+	h := hs[min(r.quorum, len(hs))-1] // a quorum keeps it that long
+	for _, o := range hs {
+		h.Token = max(h.Token, o.Token)
+	}
+	if !h.Foreign {
+		_, h.Metadata = cutTicket(h.Metadata)
+	}
+	return &h
+}
+
+// Break frees a key at all nodes, whichever attempts hold it.
+func (r *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+	k := r.proc.Keys(key)
+	names := r.names(k, "")
+	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
+		re, err := n.call(quorumBreak, names, r.args(0, "")...)
+		if err == nil {
+			err = re.CheckType(k)
+		}
+		return re, err
+	})
+	if answered := o.yes + o.no; err != nil || answered < r.quorum {
+		if err == nil {
+			err = r.failed("broken", answered, o.errs)
+		}
+		return nil, backend.Uncertain(err)
+	}
+	var infos []backend.Info
+	for i, err := range o.errs {
+		if err == nil {
+			infos = append(infos, o.replies[i].Info(key))
+		}
+	}
+	return r.merge(key, infos).Holder, nil
+}
+
+// List lists the held keys, as a majority knows them. A node that hangs delays it by the read
+// timeout of its client.
+func (r *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
+	lists := make([][]backend.Info, len(r.nodes))
+	errs := make([]error, len(r.nodes))
+	var all sync.WaitGroup
+	for i, n := range r.nodes {
+		all.Go(func() {
+			errs[i] = n.srv.List(ctx, r.proc, func(in backend.Info) bool {
+				lists[i] = append(lists[i], in)
+				return true
+			})
+		})
+	}
+	all.Wait()
+	answered := 0
+	found := map[string][]backend.Info{}
+	for i, err := range errs {
+		if err != nil {
+			continue
+		}
+		answered++
+		for _, in := range lists[i] {
+			found[in.Name] = append(found[in.Name], in)
+		}
+	}
+	if answered < r.quorum {
+		return r.failed("listed", answered, errs)
+	}
+	for name, infos := range found {
+		for len(infos) < answered { // the others said that it is free
+			infos = append(infos, backend.Info{Name: name})
+		}
+		if i := r.merge(name, infos); i.Holder != nil && !yield(i) {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package redlock
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+// handleMessage handles a message to this process. It does not block.
+func (r *Backend) handleMessage(n *node, payload string) {
+	m, ok := protocol.ParseMessage(payload)
+	r.mu.Lock()
+	a, closed := r.attempts[m.Owner], r.closed
+	r.mu.Unlock()
+	i := slices.Index(r.nodes, n)
+	if closed || !ok || i < 0 {
+		return
+	}
+	switch m.Kind {
+	case protocol.Granted:
+		switch {
+		case a != nil && a.pushed(i, m.Grant.Token, m.Grant.Expiry, m.Grant.TTL):
+		case a != nil:
+			a.freeInBackground(i)
+		default:
+			// The attempt has ended. If the release fails, the short provisional TTL ends the grant.
+			n.send(func() {
+				_, _ = n.call(quorumRelease, r.names(protocol.KeysOf(m.Grant.Key), m.Owner), r.args(0, m.Owner, "0", "")...)
+			})
+		}
+	case protocol.LeaseChanged:
+		if a != nil {
+			a.leaseChanged(i, m.Left)
+		}
+	case protocol.Revoked:
+		if a == nil || !a.broken(i) {
+			return
+		}
+		a.onLost()
+		if a.req.OnLost != nil {
+			a.req.OnLost(fmt.Errorf("%w: broken by another client", backend.ErrLost))
+		}
+	}
+}
+
+// pollNow makes every waiter begin a round: messages of a node may have been missed.
+func (r *Backend) pollNow() {
+	r.mu.Lock()
+	all := slices.Collect(maps.Values(r.attempts))
+	r.mu.Unlock()
+	for _, a := range all { // r.mu is taken under a.mu, not the other way round
+		a.mu.Lock()
+		if !a.granted && !a.withdrawn {
+			a.askAgain = true
+		}
+		a.mu.Unlock()
+		a.signal()
+	}
+}

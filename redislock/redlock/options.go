@@ -1,0 +1,85 @@
+package redlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+type options struct {
+	prefix        string
+	allowEviction bool
+	openTimeout   time.Duration
+	nodeTimeout   time.Duration
+	restartDelay  time.Duration
+	durable       bool
+}
+
+func defaults() options {
+	return options{
+		prefix: protocol.DefaultPrefix, openTimeout: 10 * time.Second,
+		nodeTimeout: 500 * time.Millisecond, restartDelay: 5 * time.Minute,
+	}
+}
+
+// Option changes what New does.
+type Option func(*options) error
+
+// WithPrefix sets the prefix of keys, instead of "lock": with "shop" the key is
+// "shop:name". All clients that share a lock must use the same prefix. With an empty
+// prefix the name is the key, for locks that are shared with other programs that use
+// SET NX.
+func WithPrefix(prefix string) Option {
+	return func(o *options) error {
+		o.prefix = prefix
+		return protocol.CheckPrefix(prefix)
+	}
+}
+
+// WithEviction accepts nodes that may evict locks when their memory is full. Without
+// this option such a node is refused.
+func WithEviction() Option {
+	return func(o *options) error { o.allowEviction = true; return nil }
+}
+
+// WithNodeTimeout sets how long one node may take to answer before the others decide
+// without it, instead of 500 ms. It is at most a quarter of the TTL of the request.
+func WithNodeTimeout(d time.Duration) Option {
+	return func(o *options) error {
+		if d < time.Millisecond {
+			return backend.Invalid("node timeout", d, "1ms or more")
+		}
+		o.nodeTimeout = d
+		return nil
+	}
+}
+
+// WithRestartDelay sets how long a node that restarted without its data has no vote,
+// instead of 5 minutes. It is the longest TTL, so that every grant that the node has lost
+// expires before it votes again. All clients that share locks must use the same value.
+func WithRestartDelay(d time.Duration) Option {
+	return func(o *options) error {
+		if d < minRestartDelay || d > protocol.MaxTTL {
+			return backend.Invalid("restart delay", d, fmt.Sprintf("%v to %v", minRestartDelay, protocol.MaxTTL))
+		}
+		o.restartDelay = d
+		return nil
+	}
+}
+
+// WithDurableNodes declares that every node keeps all acknowledged data over a restart:
+// appendonly yes and appendfsync always. Then a restart costs a node its vote only if the
+// node is empty. All clients that share locks must use the same setting.
+func WithDurableNodes() Option {
+	return func(o *options) error { o.durable = true; return nil }
+}
+
+const minRestartDelay = time.Second
+
+// DefaultPrefix is the prefix of keys without WithPrefix.
+const DefaultPrefix = protocol.DefaultPrefix
+
+// Key returns the key of a lock at each node, as redis-cli shows it and other programs SET it.
+func Key(prefix, name string) string { return protocol.LockKey(prefix, name) }

@@ -1,0 +1,292 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/server"
+)
+
+func TestRedlockRefusesAtOpening(t *testing.T) {
+	cs := masters(t, 3)
+	again := redis.NewClient(cs[0].(*redis.Client).Options())
+	t.Cleanup(func() { _ = again.Close() })
+	for what, f := range map[string]func() error{
+		"3 or more":       func() error { _, err := New(cs[:2]); return err },
+		"the same server": func() error { _, err := New([]redis.UniversalClient{cs[0], cs[1], again}); return err },
+		"a *redis.Client": func() error { _, err := New([]redis.UniversalClient{nil, cs[1], cs[2]}); return err },
+		"restart delay":   func() error { _, err := New(cs, WithRestartDelay(time.Millisecond)); return err },
+		"node timeout":    func() error { _, err := New(cs, WithNodeTimeout(0)); return err },
+	} {
+		if err := f(); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	for url, want := range map[string]string{
+		"redlock://a,b":                         "three different hosts",
+		"redlock://a,b,b":                       "three different hosts",
+		"redlock://a,b,c?wait_replicas=1":       "wait_replicas",
+		"redlock://a,b,c?restart_delay=1ms":     "restart delay",
+		"redlock://a,b,c/x":                     "number of a database",
+		"redlock://a,b,c?tls_ca=x":              "redlock",
+		"redlock://a,b,c?durable=perhaps":       "durable",
+		"redlock://a,b,c?node_timeout=1s&nod=1": "unknown",
+	} {
+		u, err := backend.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = Open(t.Context(), u); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: want %q, got %v", url, want, err)
+		}
+	}
+}
+
+func TestRedlockErrorsNameNodesAndNoSecret(t *testing.T) {
+	var addrs []string
+	for range 3 {
+		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort())))
+	}
+	_, err := lock.Open(t.Context(), "redlock://user:s3cret@"+strings.Join(addrs, ","))
+	if err == nil {
+		t.Fatal("opened without a server")
+	}
+	for _, a := range addrs {
+		if !strings.Contains(err.Error(), "node "+a+": redis: dial") {
+			t.Errorf("want the error of %s in %v", a, err)
+		}
+	}
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("a secret in %v", err)
+	}
+}
+
+func TestRedlockLeavesTheCallersClientsOpen(t *testing.T) {
+	cs := masters(t, 3)
+	r := newRedlock(t, cs)
+	if err := r.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cs {
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := r.TryAcquire(t.Context(), redlockRequest("k", 1)); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// Nodes disagree about the last token: the next one is greater than all that a
+// majority met, and a majority has it before the grant is reported.
+func TestRedlockWritesTheTokenBack(t *testing.T) {
+	cs := masters(t, 3)
+	r := newRedlock(t, cs)
+	const far = uint64(4e15) // beyond any clock of today
+	if err := cs[1].Set(t.Context(), "{lock:k}:f", far, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		g, err := r.TryAcquire(t.Context(), redlockRequest("k", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		agree := 0
+		for _, c := range cs {
+			if n, err := c.Get(t.Context(), "{lock:k}:f").Uint64(); err == nil && n >= g.Token() {
+				agree++
+			}
+		}
+		if agree < 2 {
+			t.Errorf("token %d is at %d of 3 nodes when it is reported", g.Token(), agree)
+		}
+		if err := g.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g, err := r.TryAcquire(t.Context(), redlockRequest("k", 99)); err != nil || g.Token() <= far {
+		t.Errorf("token after a release that carried it everywhere: %v, %v", g, err)
+	}
+}
+
+// Votes are split, so that none of three has a majority. They agree on one, and then
+// on the next, long before the votes run out.
+func TestRedlockSplitVotesConverge(t *testing.T) {
+	cs := masters(t, 5)
+	for round := range 5 {
+		key := fmt.Sprintf("k%d", round)
+		rs := []*Backend{newRedlock(t, cs), newRedlock(t, cs), newRedlock(t, cs)}
+		// the votes of three processes that asked at the same time
+		var attempts []*attempt
+		for i, r := range rs {
+			attempts = append(attempts, r.newAttempt(redlockRequest(key, 100*round+i+1), protocol.JoinQueue))
+		}
+
+		for node, who := range []int{0, 0, 1, 1, 2} {
+			a := attempts[who]
+			a.mu.Lock()
+			a.roundStart = time.Now()
+			a.askNode(node, protocol.JoinQueue, uint64(a.ticket))
+			answered := a.votes[node].answered
+			a.mu.Unlock()
+			<-answered
+		}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for _, a := range attempts {
+			wg.Go(func() {
+				w := &waiting{attempt: a, timer: time.NewTimer(time.Hour)}
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				g, err := w.wait(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := g.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+		if took := time.Since(start); took >= attempts[0].req.TTL {
+			t.Errorf("round %d: %v: votes had to expire", round, took)
+		}
+	}
+}
+
+// A new set votes at once; a node that lost its marker does not, before the delay.
+func TestRedlockMarker(t *testing.T) {
+	cs := masters(t, 3)
+	r := newRedlock(t, cs, WithRestartDelay(time.Second))
+	req := func(n int) backend.Request {
+		q := redlockRequest("k", n)
+		q.TTL = time.Second
+		return q
+	}
+	g, err := r.TryAcquire(t.Context(), req(1))
+	if err != nil {
+		t.Fatalf("a new set: %v", err)
+	}
+	if err := g.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cs[:2] {
+		if err := c.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := time.Now()
+	for n := 2; ; n++ {
+		g, err := r.TryAcquire(t.Context(), req(n))
+		if err == nil {
+			if took := time.Since(start); n == 2 || took < 500*time.Millisecond {
+				t.Errorf("a majority of emptied nodes voted after %v", took)
+			}
+			_ = g.Release(t.Context())
+			return
+		}
+		if !strings.Contains(err.Error(), "votes again in") {
+			t.Errorf("want when it votes again in %v", err)
+		}
+		if time.Since(start) > 30*time.Second {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond) // between two tries
+	}
+}
+
+// A new set is recognized although a node answers late.
+func TestRedlockNewSetWithASlowNode(t *testing.T) {
+	cs := masters(t, 3)
+	begun := time.Now()
+	r, _ := behindProxies(t, cs, func(ps []*proxy) {
+		ps[0].Set(func([]byte) action {
+			server.Sleep(t.Context(), time.Until(begun.Add(500*time.Millisecond))) // how slow it is
+			return pass
+		})
+	}, WithNodeTimeout(time.Millisecond))
+	for i, c := range cs {
+		eventually(t, "the marker of a new set at node "+r.nodes[i].name, func() bool {
+			return strings.HasSuffix(c.Get(t.Context(), markerKey(protocol.DefaultPrefix)).Val(), " 0")
+		})
+	}
+}
+
+// A fast request and a fast answer each narrow the bounds of a server's clock. Slow exchanges
+// do not widen them. An exchange that contradicts them replaces them.
+func TestNodeClock(t *testing.T) {
+	n := &node{}
+	base := time.Now().Add(-time.Second)
+	const ahead = 50 * 365 * 24 * time.Hour // of the local time since epoch
+	exchange := func(after, request, answer, step time.Duration) time.Time {
+		sent := base.Add(after)
+		read := sent.Add(request)
+		n.observe(protocol.Reply{Sent: sent, US: (read.Sub(epoch) + ahead + step).Microseconds()}, read.Add(answer))
+		return read.Add(answer)
+	}
+	within := func(what string, want, d time.Duration) {
+		t.Helper()
+		if off := n.lo + (n.hi-n.lo)/2 - want; off.Abs() > d {
+			t.Errorf("%s: the estimate is off by %v, want at most %v", what, off, d)
+		}
+		if n.lo > want || n.hi < want {
+			t.Errorf("%s: it lies outside of %v to %v", what, n.lo-want, n.hi-want)
+		}
+	}
+	const ms = time.Millisecond
+	exchange(0, 10*ms, 10*ms, 0)
+	within("one", ahead, ms)
+	exchange(100*ms, 30*ms, ms, 0)
+	exchange(200*ms, ms, 30*ms, 0)
+	within("a quick request and a quick answer", ahead, ms)
+	exchange(300*ms, 5*ms, 45*ms, 0)
+	received := exchange(400*ms, 45*ms, 5*ms, 0)
+	within("slow ones", ahead, ms)
+	// pushed now, with an expiry in a second on the server's clock
+	expires := received.Add(time.Second)
+	until := n.local((expires.Sub(epoch) + ahead).Microseconds(), received)
+	if late := until.Sub(expires); late > 0 || late < -3*ms {
+		t.Errorf("a pushed expiry is taken for %v later than it is", late)
+	}
+	exchange(500*ms, 20*ms, 20*ms, time.Hour)
+	within("stepped forward", ahead+time.Hour, ms)
+	exchange(600*ms, 10*ms, 10*ms, 0)
+	within("stepped back", ahead, ms)
+}
+
+// The estimate of the nodes' clock is as exact as the best of them if a majority agrees, and
+// one wrong or inexact clock does not change it.
+func TestNodesClock(t *testing.T) {
+	at := func(lo, hi int) bounds { return bounds{time.Duration(lo), time.Duration(hi)} }
+	for what, c := range map[string]struct {
+		nodes []bounds
+		want  time.Duration
+	}{
+		"one is well known":         {[]bounds{at(-320, 5500), at(-520, 1500), at(-400, 3400), at(-140, 3900), at(-20, 40)}, 10},
+		"one runs elsewhere":        {[]bounds{at(-10, 10), at(9000, 9002), at(-2, 30), at(-30, 4), at(-8, 8)}, 1},
+		"all run elsewhere":         {[]bounds{at(0, 2), at(100, 102), at(300, 302)}, 101},
+		"a minority agrees closely": {[]bounds{at(0, 2), at(0, 2), at(100, 110), at(200, 210), at(300, 310)}, 105},
+		"two":                       {[]bounds{at(0, 10), at(4, 40)}, 7},
+		"one":                       {[]bounds{at(4, 8)}, 6},
+	} {
+		if got := ahead(c.nodes); got != c.want {
+			t.Errorf("%s: want %d, got %d", what, c.want, got)
+		}
+	}
+}

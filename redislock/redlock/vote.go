@@ -1,0 +1,128 @@
+package redlock
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// vote is the answer of one node to an attempt.
+type vote struct {
+	state int       // mine, theirs or noVote
+	us    int64     // server time of the answer, in µs
+	sent  time.Time // of the request
+	err   error     // noVote: the reason
+
+	token   uint64        // mine: that of this node
+	until   time.Time     // mine: the node certainly keeps the grant until then
+	whole   time.Duration // mine: the length of the lease
+	yielded uint64        // token of a grant whose yield has no answer and may still be executed
+	fencing bool          // mine: the greatest token is being written
+
+	holder backend.Holder // theirs
+	ticket int64          // theirs: of a holder of this library, else zero
+	ends   time.Time      // theirs: end of the lease; zero if never
+	first  bool           // theirs: the attempt is the first waiter
+
+	open       int           // requests to acquire without an answer
+	answered   chan struct{} // closed when open is zero
+	dirty      bool          // a request failed and may be executed later
+	mayRemain  bool          // the node may have a grant or a place of the attempt
+	cleaning   bool          // in the background
+	freeing    sync.Mutex    // one request to free at a time, to know which one freed
+	freed      bool          // by this attempt
+	tombstoned bool          // the node may have the attempt's tombstone and refuse it
+}
+
+const (
+	noVote = iota
+	mine
+	theirs
+)
+
+// close ends an open request.
+func (v *vote) close() {
+	if v.open--; v.open == 0 {
+		close(v.answered)
+	}
+}
+
+func (v *vote) grant(us int64, sent time.Time, token uint64, until time.Time, whole time.Duration) {
+	if v.state != mine {
+		v.fencing = false
+	}
+	v.state, v.us, v.sent, v.err, v.mayRemain = mine, us, sent, nil, true
+	v.token, v.until, v.whole = max(v.token, token), until, whole
+}
+
+// yieldPending reports whether a yield without an answer may still give the grant away. A node
+// gives away only the grant with the token that the yield names.
+func (v *vote) yieldPending() bool { return v.yielded > 0 && v.token <= v.yielded }
+
+// fail records an error. A grant stays valid until its time.
+func (v *vote) fail(err error) {
+	v.err = err
+	if v.state != mine || !time.Now().Before(v.until) {
+		v.state, v.token = noVote, 0
+	}
+}
+
+// tally is the count of votes.
+type tally struct {
+	mine, theirs, pending int
+	rival                 backend.Holder // the holder with the most votes
+	rivalVotes            int
+	until                 time.Time // mine: a quorum certainly keeps its grants until then
+	whole                 time.Duration
+	token                 uint64 // mine: the greatest
+	agree                 int    // mine: with that token
+	earlierTicket         bool   // an answer of this round names a holder with an earlier ticket
+}
+
+// stale reports whether a refusal is older than the current round, which the node has not
+// answered yet. The caller holds a.mu.
+func (a *attempt) stale(v *vote) bool { return v.open > 0 && v.sent.Before(a.roundStart) }
+
+// count counts the votes. The caller holds a.mu.
+func (a *attempt) count() (t tally) {
+	now := time.Now()
+	rivals := map[string]int{}
+	var untils []time.Time
+	for i := range a.votes {
+		v := &a.votes[i]
+		if v.open > 0 {
+			t.pending++
+		}
+		switch {
+		case v.state == mine && !v.yieldPending() && now.Before(v.until):
+			t.mine++
+			untils = append(untils, v.until)
+			switch {
+			case v.token > t.token:
+				t.token, t.agree = v.token, 1
+			case v.token == t.token:
+				t.agree++
+			}
+			if t.whole == 0 || v.whole < t.whole {
+				t.whole = v.whole
+			}
+		case v.state == theirs && !a.stale(v):
+			t.theirs++
+			rivals[v.holder.Owner]++
+			if n := rivals[v.holder.Owner]; n > t.rivalVotes {
+				t.rivalVotes, t.rival = n, v.holder
+			}
+			fresh := !v.sent.Before(a.roundStart)
+			if fresh && v.ticket != 0 && (v.ticket < a.ticket || v.ticket == a.ticket && v.holder.Owner < a.req.Owner) {
+				t.earlierTicket = true
+			}
+		}
+	}
+	if q := a.r.quorum; t.mine >= q {
+		slices.SortFunc(untils, func(a, b time.Time) int { return b.Compare(a) })
+		t.until = untils[q-1]
+	}
+	return t
+}

@@ -1,0 +1,41 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+)
+
+func nextTick(now, last time.Time, interval, offset time.Duration) time.Time {
+	return (&config{interval: interval, offset: offset}).next(now, last)
+}
+
+func TestEveryTicks(t *testing.T) {
+	at := func(s string) time.Time {
+		v, err := time.Parse(time.DateTime, "2026-01-02 "+s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, c := range []struct{ now, last, want string }{
+		{"10:00:01", "", "10:30:00"},
+		{"10:00:00", "", "10:30:00"}, // now is not after now
+		{"10:29:59", "10:00:00", "10:30:00"},
+		{"09:59:50", "10:00:00", "10:30:00"}, // a clock that was set back repeats no run
+		{"12:10:00", "10:00:00", "12:30:00"}, // missed due times are skipped
+	} {
+		var last time.Time
+		if c.last != "" {
+			last = at(c.last)
+		}
+		if got := nextTick(at(c.now), last, 30*time.Minute, 0); !got.Equal(at(c.want)) {
+			t.Errorf("now %s, last %s: %s, want %s", c.now, c.last, got.Format(time.TimeOnly), c.want)
+		}
+	}
+	if got := nextTick(at("03:30:00"), time.Time{}, 24*time.Hour, 3*time.Hour); got.Format(time.TimeOnly) != "03:00:00" || !got.After(at("03:30:00")) {
+		t.Errorf("each day at three: %v", got)
+	}
+	if got := nextTick(at("10:00:00"), time.Time{}, time.Hour, -5*time.Minute); got.Format(time.TimeOnly) != "10:55:00" {
+		t.Errorf("five to: %v", got)
+	}
+}
