@@ -2,19 +2,44 @@ package redislock_test
 
 import (
 	"context"
+	"math"
+	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/redislock/internal/redistest"
 )
 
-// A value in Redis that refuses a token lower than the greatest it has seen.
-func Example_fencing() {
-	fenced := redis.NewScript(`
-		if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'fence') or '0') then
-			return redis.error_reply('stale fencing token')
-		end
-		return redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'state', ARGV[2])`)
-	ship := func(ctx context.Context, client redis.UniversalClient, token uint64) error {
-		return fenced.Run(ctx, client, []string{"orders:42"}, token, "shipped").Err()
+// fenced writes a hash and its token, unless the hash has a greater token. Tokens exceed
+// 2^53 with local hand-off, and a number of Lua is a double: the script compares text.
+var fenced = redis.NewScript(`
+	local token, greatest = ARGV[1], redis.call('HGET', KEYS[1], 'fence') or '0'
+	if #token < #greatest or #token == #greatest and token < greatest then
+		return redis.error_reply('stale fencing token')
+	end
+	return redis.call('HSET', KEYS[1], 'fence', token, 'state', ARGV[2])`)
+
+func ship(ctx context.Context, client redis.UniversalClient, order string, token uint64) error {
+	return fenced.Run(ctx, client, []string{order}, token, "shipped").Err()
+}
+
+func TestFencedScriptComparesExactly(t *testing.T) {
+	c := redis.NewClient(&redis.Options{Addr: redistest.Server(t)})
+	defer c.Close()
+	order := redistest.NewPrefix() + "orders:42"
+	const grant = 1763000000000000 << 8 // a token of local hand-off, far greater than 2^53
+	for _, step := range []struct {
+		token uint64
+		stale bool
+	}{
+		{9, false}, {10, false}, {9, true},
+		{1<<53 + 1, false}, {1 << 53, true}, {1<<53 + 1, false},
+		{grant, false}, {grant + 1, false}, {grant, true}, {grant + 255, false}, {grant + 254, true},
+		{math.MaxUint64, false}, {math.MaxUint64 - 1, true}, {10, true},
+	} {
+		err := ship(t.Context(), c, order, step.token)
+		if stale := err != nil && err.Error() == "stale fencing token"; stale != step.stale || err != nil && !stale {
+			t.Errorf("token %d: got %v, want stale %v", step.token, err, step.stale)
+		}
 	}
-	_ = ship
 }

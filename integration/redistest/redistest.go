@@ -88,11 +88,12 @@ func (g *GrantCounter) Count(ctx context.Context, admin *goredis.Client) (int64,
 	return 0, fmt.Errorf("MONITOR: the stream ended: %w", g.lines.Err())
 }
 
-// fenced refuses a token that is lower than the highest before.
+// fenced refuses a token that is less than the greatest before. It compares text: a number
+// of Lua is a double, which is exact up to 2^53 only.
 var fenced = goredis.NewScript(`
-local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
-if tonumber(ARGV[1]) < seen then return redis.error_reply('stale fencing token') end
-redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[1])
+local token, seen = ARGV[1], redis.call('HGET', KEYS[1], 'fence') or '0'
+if #token < #seen or #token == #seen and token < seen then return redis.error_reply('stale fencing token') end
+redis.call('HSET', KEYS[1], 'fence', token, 'value', token)
 return 1`)
 
 // GuardedWrite writes to the guarded resource of a name with a token.

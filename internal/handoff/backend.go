@@ -47,7 +47,7 @@ func New(inner backend.Backend, caps backend.Capabilities, cleaner *cleanup.Clea
 	caps.Caveats = append(slices.Clone(caps.Caveats),
 		"With local hand-off a lock that is broken may be passed on once more before its holder is notified, with a token that is less than the successor's.",
 		fmt.Sprintf("With local hand-off a grant is passed on within its client up to %d times while it is younger than %v: waiters of one client are served in the order of arrival, clients in the backend's.", maxTurns-1, maxPassAge),
-		"With local hand-off fencing tokens are the backend's times 256 plus the number of the turn: all clients of a name must use it, or none.")
+		"With local hand-off fencing tokens are the backend's times 256 plus the number of the turn: all clients of a name must use it, or none. They exceed 2^53: compare them as 64-bit integers, not as doubles.")
 	return &Backend{inner: inner, waiter: waiter, caps: caps, cleaner: cleaner, queues: map[string][]*localQueue{}}, nil
 }
 
