@@ -28,12 +28,22 @@ type Capabilities struct {
 	// MinTTL and MaxTTL bound Request.TTL; a zero MaxTTL is no bound.
 	MinTTL time.Duration `json:"min_ttl_ns"`
 	MaxTTL time.Duration `json:"max_ttl_ns,omitempty"`
+	// Lateness is for how long after it was sent a request without a reply may still be
+	// executed, and acquire the key: package lock repeats Abandon for that long, at least for
+	// the TTL. Zero: no request is executed after the TTL.
+	Lateness time.Duration `json:"lateness_ns,omitempty"`
 	// MaxName is the longest name in bytes, if less than the package's MaxName.
 	MaxName int `json:"max_name,omitempty"`
 
 	// Caveats are sentences about limits that the fields cannot express.
 	Caveats []string `json:"caveats,omitempty"`
 }
+
+// Caveats of every backend that counts a TTL on the clock of a service.
+const (
+	CaveatClockRates = "The clocks of the service and of its clients must run at rates that differ by less than 0.1 %: chrony needs maxslewrate 500 or less on each of them (its default, 83333, is 8.3 %)."
+	CaveatSnapshot   = "Two copies of a virtual machine that are resumed from one snapshot renew the same lease, with the same fencing token."
+)
 
 // Scope is the set of clients among which a lock excludes. A wider scope is a greater
 // value.

@@ -103,6 +103,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"All locks of one TTL share a lease. A process sends one keep-alive every third of the TTL, and revokes a lease that it has not used for a minute.",
 			"With more than 32 contending processes on one key a hand-off takes two round trips and five requests, three of which make the server read the whole queue.",
 			fmt.Sprintf("A request that the network delivers more than %v after its attempt was abandoned is no longer refused.", tombstoneTTL),
+			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 }

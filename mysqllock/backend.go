@@ -105,14 +105,15 @@ func open(ctx context.Context, db *sql.DB, o options, address string, ownDB bool
 
 func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 	c := backend.Capabilities{
-		Name:    "mysql",
-		Scope:   backend.ScopeNetwork,
-		Loss:    backend.LossTTL,
-		Order:   backend.FIFO,
-		Wake:    backend.WakePoll,
-		Fencing: backend.FencingRestart,
-		MinTTL:  500 * time.Millisecond, // a provisional lease of that length must outlast several polls of a waiter
-		MaxTTL:  100 * 24 * time.Hour,   // an entry of the queue has ten digits
+		Name:     "mysql",
+		Scope:    backend.ScopeNetwork,
+		Loss:     backend.LossTTL,
+		Order:    backend.FIFO,
+		Wake:     backend.WakePoll,
+		Fencing:  backend.FencingRestart,
+		MinTTL:   500 * time.Millisecond, // a provisional lease of that length must outlast several polls of a waiter
+		MaxTTL:   100 * 24 * time.Hour,   // an entry of the queue has ten digits
+		Lateness: tombstoneFor,
 		Caveats: append([]string{
 			"With asynchronous or semi-synchronous replication a failover may lose the last grants. Two clients may then hold a lock until the first lease ends; only a check of the token at the resource, or Guard, stops the first.",
 			"Tokens rise over a restart, a failover and the loss of the table if the clock of the new server is not behind the time of the last grant.",
@@ -120,6 +121,7 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 			fmt.Sprintf("A request is no longer refused if the network delivers it more than %v after its attempt was abandoned, or after %d later ones on the same lock.", tombstoneFor, maxTombstones),
 			"The holder of a broken lock learns of it at its next renewal.",
 			"All clients must use the same server or group of servers: writes to several primaries at once (Galera, multi-primary group replication) exclude each other only by failing at commit.",
+			backend.CaveatClockRates, backend.CaveatSnapshot,
 		}, caveats...),
 	}
 	if b.notifier != nil {

@@ -81,13 +81,14 @@ func open(ctx context.Context, pool *pgxpool.Pool, o options) (*Backend, error) 
 // Capabilities returns what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	c := backend.Capabilities{
-		Name:    "postgres",
-		Scope:   backend.ScopeNetwork,
-		Loss:    backend.LossTTL,
-		Order:   backend.FIFO,
-		Wake:    backend.WakePush,
-		Fencing: backend.FencingRestart,
-		MinTTL:  100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
+		Name:     "postgres",
+		Scope:    backend.ScopeNetwork,
+		Loss:     backend.LossTTL,
+		Order:    backend.FIFO,
+		Wake:     backend.WakePush,
+		Fencing:  backend.FencingRestart,
+		MinTTL:   100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
+		Lateness: tombstoneTTL,
 		Caveats: []string{
 			"A standby that is promoted before it received the last writes, and a server that lost them in a crash with fsync off, forget locks. Until the lease of the first holder ends, two clients may then hold one lock, and only a check of the token at the resource, or Guard, stops the first one. With synchronous replication no lock is forgotten.",
 			"Tokens rise over a failover or a restored backup as long as the clock of the new server is not behind the time of the last grant.",
@@ -95,6 +96,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"If the holder and the first waiter die together, the next waiter notices it up to half a lease after the end of the holder's lease.",
 			"The holder of a broken lock learns of it at its next renewal, unless its process has waited for a lock before.",
 			fmt.Sprintf("A statement that the server executes more than %v after its attempt was abandoned is not refused.", tombstoneTTL),
+			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 	if !b.opt.listen {

@@ -120,6 +120,7 @@ func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 		PushesLoss: b.srv.Cluster == nil,
 		MinTTL:     100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
 		MaxTTL:     protocol.MaxTTL,
+		Lateness:   protocol.TombstoneTTL,
 		Caveats: []string{
 			"A server that restarts without its append-only file, or a replica that is promoted before it received the last writes, forgets locks: a second holder may be granted the lock until the lease of the first ends, and only a check of the token at the resource stops the first.",
 			"Tokens rise over a restart and a failover if the clock of the new master is not behind the time of the last grant.",
@@ -128,6 +129,7 @@ func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
 			"A foreign client that holds the key does not hand it over: waiters detect its release within a second. It does not respect the queue.",
 			fmt.Sprintf("A request that the network delivers more than %v after its attempt was abandoned is no longer refused.", protocol.TombstoneTTL),
+			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 	if b.srv.Cluster != nil {

@@ -226,6 +226,7 @@ func (r *Backend) capabilities(found server.Findings) backend.Capabilities {
 		PushesLoss: true,
 		MinTTL:     100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
 		MaxTTL:     r.opt.restartDelay,
+		Lateness:   protocol.TombstoneTTL,
 		Caveats: []string{
 			fmt.Sprintf("%d of %d nodes must agree. At most one client holds a lock while no more than %d nodes lose their data, stop or are cut off within a TTL. After a greater failure two clients may hold it, and only a check of the token at the resource protects.", r.quorum, n, n-r.quorum),
 			"Numbers of commands are those at each node: every request goes to all nodes.",
@@ -235,6 +236,7 @@ func (r *Backend) capabilities(found server.Findings) backend.Capabilities {
 			"The clocks of the nodes must run at the same rate within 0.05 % and must not be stepped: a step forward ends leases at that node early by that step.",
 			"Simultaneous TryLock of several clients on a free key may refuse all of them.",
 			"A program without this library that takes the same key at a majority excludes and is excluded. Its release wakes no waiter; waiters notice it within a second.",
+			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 	if r.opt.durable {
