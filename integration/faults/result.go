@@ -92,8 +92,8 @@ func (res *Result) Report(t testing.TB, test, dir string) {
 	for _, v := range res.Violations {
 		fmt.Fprintf(&b, "\n%v\n", v)
 	}
-	text := b.String()
 	fmt.Fprintf(&b, "\n%s\n", strings.Join(res.Log, "\n"))
+	text := b.String()
 	name := filepath.Join(dir, strings.ReplaceAll(fmt.Sprintf("%s-%s-%d", res.Service, res.Fault, res.Seed), " ", "_"))
 	if err := res.keep(dir, name, b.String()); err != nil {
 		t.Errorf("keep the log: %v", err)

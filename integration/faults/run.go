@@ -102,7 +102,7 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	calmed := time.Now()
 	for i, c := range r.sessions {
 		if !c.Served(healed) {
-			res.Violations = append(res.Violations, Violation{Rule: Cut, Text: fmt.Sprintf("session %d, or its candidate, got no grant for %v after the last fault", i, calmed.Sub(healed))})
+			res.Violations = append(res.Violations, Violation{Rule: Cut, Text: fmt.Sprintf("session %d, or its candidate, got no grant for %v after the last fault\n%s", i, calmed.Sub(healed), c.Unserved(healed))})
 		}
 	}
 	stop()

@@ -2,7 +2,9 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +53,7 @@ type Client struct {
 	calm    atomic.Bool
 	inside  []atomic.Int64 // by worker: since when it is in a Lock
 	granted []atomic.Int64 // by worker: when it was last granted anything
+	failed  []atomic.Value // by worker: the last error of Lock or TryLock, a failure
 	refused atomic.Int64
 }
 
@@ -85,7 +88,7 @@ func Options(ttl time.Duration) []lock.Option {
 
 // New returns a client, which calls record from its workers.
 func New(cfg Config, c *lock.Client, r Resource, record func(Op)) *Client {
-	return &Client{Config: cfg, lock: c, resource: r, record: record, Before: func(string) {}, After: func(string) {}, inside: make([]atomic.Int64, cfg.Workers()), granted: make([]atomic.Int64, cfg.Workers())}
+	return &Client{Config: cfg, lock: c, resource: r, record: record, Before: func(string) {}, After: func(string) {}, inside: make([]atomic.Int64, cfg.Workers()), granted: make([]atomic.Int64, cfg.Workers()), failed: make([]atomic.Value, cfg.Workers())}
 }
 
 // Run returns when ctx has ended and all locks are released.
@@ -93,7 +96,7 @@ func (c *Client) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range c.Workers() {
 		w := &worker{
-			Client: c, id: c.First + i, inside: &c.inside[i], granted: &c.granted[i],
+			Client: c, id: c.First + i, inside: &c.inside[i], granted: &c.granted[i], failed: &c.failed[i],
 			r: rand.New(rand.NewPCG(c.Seed, uint64(c.First+i))),
 		}
 		turn := w.fast
@@ -138,6 +141,31 @@ func (c *Client) Served(since time.Time) bool {
 		some = some || served
 	}
 	return some
+}
+
+// failure is an error of Lock or TryLock and when it returned.
+type failure struct {
+	at  int64
+	err string
+}
+
+// Unserved describes the workers without a grant after since, a line each.
+func (c *Client) Unserved(since time.Time) string {
+	var b strings.Builder
+	for i := range c.granted {
+		if c.granted[i].Load() > Monotonic(since) {
+			continue
+		}
+		fmt.Fprintf(&b, "worker %d: ", c.First+i)
+		if from := c.inside[i].Load(); from != 0 {
+			fmt.Fprintf(&b, "in Lock or TryLock since %v after that; ", time.Duration(from-Monotonic(since)))
+		}
+		if f, ok := c.failed[i].Load().(failure); ok {
+			fmt.Fprintf(&b, "last error %v after that: %s", time.Duration(f.at-Monotonic(since)), f.err)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // Refused returns how many calls of Lock and TryLock got no grant.

@@ -17,6 +17,7 @@ type worker struct {
 	holds   int
 	inside  *atomic.Int64
 	granted *atomic.Int64
+	failed  *atomic.Value // of type failure
 	r       *rand.Rand
 }
 
@@ -147,6 +148,7 @@ func (w *worker) acquire(ctx context.Context, key int, what string, take func(co
 	op.Ret, op.Waited = now(), e.waited.Load()
 	if err != nil {
 		w.refused.Add(1)
+		w.failed.Store(failure{op.Ret, err.Error()})
 		if op.Ret-op.Call > int64(time.Second) || errors.Is(err, lock.ErrInvalid) {
 			op.Kind, op.Err = Refused, err.Error()
 			w.record(op)
