@@ -58,8 +58,13 @@ func Invalid(field string, value any, accepted string) error {
 	return fmt.Errorf("%w %s %v: want %s", ErrInvalid, field, value, accepted)
 }
 
-// Uncertain marks err as ErrUncertain.
-func Uncertain(err error) error { return fmt.Errorf("%w: %w", ErrUncertain, err) }
+// Uncertain marks err as ErrUncertain, unless it is marked.
+func Uncertain(err error) error {
+	if errors.Is(err, ErrUncertain) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUncertain, err)
+}
 
 // NotExecuted marks err as that of a request that the service certainly did not
 // execute and never will: it was not sent, or the service refused it. The text of the

@@ -24,7 +24,8 @@ type reply struct {
 	status     int
 	serverTime int64 // µs
 	holder     backend.Holder
-	first      bool // this attempt is the first waiter
+	first      bool   // this attempt is the first waiter
+	ahead      string // hash of the secret of the attempt ahead in the queue, or of the holder
 }
 
 // holder returns a holder as the server describes it; left is in µs.
@@ -76,7 +77,7 @@ func (a *attempt) ask(ctx context.Context, queue bool, retryFor time.Duration) (
 	_, r.sent, err = query(ctx, b, retryFor, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var owner, metadata string
 		var left, token int64
-		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.first, nil, nil, nil)
+		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.first, &r.ahead, nil, nil, nil)
 		r.holder = holder(owner, metadata, token, left)
 		return none, err
 	}, b.sql.acquire, a.key, a.req.Owner, a.queueEntry(), micro(a.req.TTL), queue)
@@ -180,7 +181,7 @@ func (a *attempt) poll(ctx context.Context) (*grant, error) {
 	r, err := a.ask(within, true, 0)
 	switch {
 	case err != nil && ended(within) != nil && ended(ctx) == nil:
-		return nil, fmt.Errorf("postgres: no answer within %v", limit) // not the caller's deadline
+		return nil, fmt.Errorf("postgres at %s: no answer within %v", a.b.address(), limit) // not the caller's deadline
 	case err != nil:
 		return nil, err
 	case r.status == held:
@@ -195,9 +196,13 @@ func (a *attempt) poll(ctx context.Context) (*grant, error) {
 }
 
 // acceptPush returns the grant of a push. It returns nil if the attempt must ask, which
-// returns the same grant with its whole TTL: if less than half of the provisional TTL
-// is left, if the server clock is not known, and if the grant was revoked.
+// returns the same grant with its whole TTL: if the push is not proven, if less than half
+// of the provisional TTL is left, if the server clock is not known, and if the grant was
+// revoked.
 func (a *attempt) acceptPush(p push) *grant {
+	if !p.proven {
+		return nil
+	}
 	a.mu.Lock()
 	until := a.clock.until(p)
 	a.mu.Unlock()

@@ -38,8 +38,8 @@ func (b *Backend) infos(ctx context.Context, from, to []byte, limit int) ([]back
 			i.Holder = &h
 		}
 		for _, q := range queue {
-			if len(q) >= 64 {
-				i.Waiters = append(i.Waiters, backend.Contender{Owner: q[:32], Metadata: unescape(q[64:])})
+			if len(q) >= entryMetadata {
+				i.Waiters = append(i.Waiters, backend.Contender{Owner: q[:32], Metadata: unescape(q[entryMetadata:])})
 			}
 		}
 		return i, err
@@ -84,14 +84,25 @@ func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 }
 
 // Sweep deletes the rows of locks without a holder and without waiters that were not
-// used for that long, and returns their number. Without Sweep each name that was ever
-// used keeps its row. Tokens still rise, because the first token of a new row is the
-// server's clock, unless that clock is set back by as much. The minimum is one minute.
-// Sweep needs DELETE on the table.
+// used for that long, and returns their number, also with an error. Without Sweep each
+// name that was ever used keeps its row. Tokens still rise, because the first token of a
+// new row is the server's clock, unless that clock is set back by as much. The minimum is
+// one minute. Sweep needs DELETE on the table. It looks at 1,000 rows in a statement.
 func (b *Backend) Sweep(ctx context.Context, unused time.Duration) (int, error) {
 	if unused < time.Minute {
 		return 0, backend.Invalid("time unused", unused, "1m or more")
 	}
-	_, rows, err := b.exec(ctx, b.sql.deleteUnused, micro(unused))
-	return rows, err
+	deleted, last := 0, []byte{}
+	for {
+		pages, _, err := query(ctx, b, 0, func(r pgx.CollectableRow) (n int, err error) {
+			err = r.Scan(&n, &last)
+			return n, err
+		}, b.sql.deleteUnused, micro(unused), last)
+		if err != nil {
+			return deleted, err
+		}
+		if deleted += pages[0]; len(last) == 0 {
+			return deleted, nil
+		}
+	}
 }

@@ -22,7 +22,7 @@ const (
 	// Of an attempt that is settled or not registered, a pushed grant is released.
 )
 
-// attempt is registered in Backend.attempts if it waits or has OnLost.
+// attempt is registered in Backend.attempts while it waits or holds.
 type attempt struct {
 	b   *Backend
 	req backend.Request
@@ -30,11 +30,16 @@ type attempt struct {
 
 	unanswered bool         // a request to acquire had no reply: the server may still execute it
 	state      attemptState // guarded by b.mu
-	pushed     chan push    // capacity 1: the latest grant that was pushed
+	doubted    bool         // accept has returned false; guarded by b.mu
+	ended      bool         // Release was called; guarded by b.mu
+	checking   bool         // checkLoss runs; guarded by b.mu
+	pushed     chan push    // capacity 1: a grant that was pushed
 
-	mu    sync.Mutex // guards the fields below
-	polls pollSchedule
-	clock serverClock
+	mu       sync.Mutex // guards the fields below
+	polls    pollSchedule
+	clock    serverClock
+	ahead    string // as in the last reply; "" if it is not known, or after a proven push
+	pushSeen bool   // a grant was pushed since the last request was sent
 }
 
 func (b *Backend) newAttempt(req backend.Request, state attemptState) *attempt {
@@ -44,19 +49,20 @@ func (b *Backend) newAttempt(req backend.Request, state attemptState) *attempt {
 		a.polls.timer = time.NewTimer(time.Hour)
 		a.polls.timer.Stop()
 	}
-	if state == waiting || req.OnLost != nil {
-		b.mu.Lock()
-		b.attempts[req.Owner] = a
-		b.mu.Unlock()
-	}
+	b.mu.Lock()
+	b.attempts[req.Owner] = a
+	b.mu.Unlock()
 	return a
 }
 
-// queueEntry returns the entry of the attempt in the queue: owner, process and TTL in
-// milliseconds, in columns of fixed width, and metadata.
+// entryMetadata is the offset of the metadata in an entry of the queue.
+const entryMetadata = 97
+
+// queueEntry returns the entry of the attempt in the queue: owner, process, hash of the
+// secret and TTL in milliseconds, in columns of fixed width, and metadata.
 func (a *attempt) queueEntry() string {
-	ms := (a.req.TTL + time.Millisecond - 1) / time.Millisecond
-	return fmt.Sprintf("%s %s %013d %s", a.req.Owner, a.b.process, ms, escape(a.req.Metadata))
+	ms := (micro(a.req.TTL) + 999) / 1000
+	return fmt.Sprintf("%s %s %s %013d %s", a.req.Owner, a.b.process, hashOf(a.b.secretOf(a.req.Owner)), ms, escape(a.req.Metadata))
 }
 
 // beginRequest prepares the attempt for a request. A revocation before the request
@@ -68,20 +74,26 @@ func (a *attempt) beginRequest() {
 	}
 	a.b.mu.Unlock()
 	a.mu.Lock()
-	a.polls.again, a.polls.asOf = false, 0
+	a.polls.again, a.polls.asOf, a.pushSeen = false, 0, false
 	a.mu.Unlock()
 }
 
-// accept moves the attempt to holding. In state revoked it returns false: the attempt
-// must ask again. The attempt stays registered, because the push of a grant that a poll
-// has found may arrive later and must not release the grant.
+// accept moves the attempt to holding. In state revoked it returns false, once: the
+// attempt must ask again. Later it checks the row in the background, so that false
+// revocations cannot keep Acquire from returning. The attempt stays registered, because the
+// push of a grant that a poll has found may arrive later and must not release the grant.
 func (a *attempt) accept() bool {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	if a.state == revoked {
+	doubtful := a.state == revoked
+	if doubtful && !a.doubted {
+		a.doubted = true
 		return false
 	}
 	a.state = holding
+	if doubtful {
+		go a.checkLoss()
+	}
 	return true
 }
 
@@ -106,7 +118,13 @@ func (a *attempt) settle() {
 }
 
 // micro returns d in µs, rounded up: a lease must not be shorter than the request.
-func micro(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+func micro(d time.Duration) int64 {
+	us := d.Microseconds()
+	if d > micros64(us) {
+		us++
+	}
+	return us
+}
 
 func micros64(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 

@@ -3,8 +3,8 @@ package pglock
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -21,10 +21,11 @@ func TestAttemptIsUnregistered(t *testing.T) {
 		}},
 		"release that fails": {answer{failed: "57014"}, func(_ *Backend, g *grant) bool { return g.Release(t.Context()) != nil }},
 		"notification of the loss": {answer{}, func(b *Backend, g *grant) bool {
-			calls := 0
-			g.a.req.OnLost = func(error) { calls++ }
+			calls := make(chan struct{}, 2)
+			g.a.req.OnLost = func(error) { calls <- struct{}{} }
 			b.receive("l " + g.a.req.Owner)
-			return calls == 1
+			<-calls
+			return true
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,43 +46,53 @@ func TestAttemptIsUnregistered(t *testing.T) {
 }
 
 // TestRevokedWhileWaiting: if a grant is revoked before Acquire accepts it, Acquire
-// asks again and OnLost is not called. The reply may be the next grant, which Acquire
-// must keep.
+// asks again, once, and OnLost is not called. The reply may be the next grant, which
+// Acquire must keep.
 func TestRevokedWhileWaiting(t *testing.T) {
 	var b *Backend
 	revoke := func() { b.receive("l o") }
 	refused := acquired("0", "7")
-	late := acquired("1", "8")
-	late.before = revoke
+	late, again := acquired("1", "8"), acquired("1", "9")
+	late.before, again.before = revoke, revoke
+	inspected := func(owner string) answer {
+		return answer{rows: [][]string{{"lock:k", "9", owner, "", "1000", "0", "{}"}}}
+	}
 	for name, c := range map[string]struct {
 		pushed  []string
 		answers []answer
 	}{
-		"pushed": {[]string{"g o 8 3001000 3000000 6b", "l o"}, []answer{refused, acquired("1", "9")}},
-		"polled": {[]string{"g o 8 1001 3000000 6b"}, []answer{refused, late, acquired("1", "9")}}, // the push has expired
+		"pushed":                      {[]string{"g o 8 3001000 3000000 6b " + secretAhead, "l o"}, []answer{refused, acquired("1", "9"), inspected("p")}},
+		"polled":                      {[]string{"g o 8 1001 3000000 6b " + secretAhead}, []answer{refused, late, acquired("1", "9"), inspected("p")}}, // the push has expired
+		"pushed without a secret":     {[]string{"g o 8 3001000 3000000 6b"}, []answer{refused, acquired("1", "9"), inspected("p")}},
+		"pushed with another secret":  {[]string{"g o 8 3001000 3000000 6b 5ec4e8"}, []answer{refused, acquired("1", "9"), inspected("p")}},
+		"false revocations each time": {[]string{"g o 8 1001 3000000 6b"}, []answer{refused, late, again, inspected("o"), inspected("p")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b = scripted(t, c.answers...)
-			b.listener.up = true
-			req := requestOf("o")
-			var losses atomic.Int64
-			req.OnLost = func(error) { losses.Add(1) }
-			req.OnWait = func(*backend.LockedError) {
-				for _, p := range c.pushed {
-					b.receive(p)
+			synctest.Test(t, func(t *testing.T) {
+				b = scripted(t, c.answers...)
+				b.listener.up = true
+				req := requestOf("o")
+				losses := make(chan error, 2)
+				req.OnLost = func(err error) { losses <- err }
+				req.OnWait = func(*backend.LockedError) {
+					for _, p := range c.pushed {
+						b.receive(p)
+					}
 				}
-			}
-			g, err := b.Acquire(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if g.Token() != 9 || losses.Load() != 0 {
-				t.Errorf("want grant 9 and no loss, got %d and %d losses", g.Token(), losses.Load())
-			}
-			revoke()
-			if losses.Load() != 1 {
-				t.Errorf("after a revocation of grant 9: want one loss, got %d", losses.Load())
-			}
+				g, err := b.Acquire(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if g.Token() != 9 || len(losses) != 0 {
+					t.Errorf("want grant 9 and no loss, got %d and %d losses", g.Token(), len(losses))
+				}
+				revoke() // and another attempt holds the key
+				synctest.Wait()
+				if len(losses) != 1 {
+					t.Errorf("after a revocation of grant 9: want one loss, got %d", len(losses))
+				}
+			})
 		})
 	}
 }

@@ -21,6 +21,7 @@ type Backend struct {
 	opt      options
 	sql      statements
 	process  string // random; names the channel of this process
+	secret   []byte // random; see secretOf
 	listener *listener
 
 	ctx    context.Context // ends with Close
@@ -30,6 +31,9 @@ type Backend struct {
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	attempts map[string]*attempt // by owner id; see attemptState
+
+	// Slots of statements that a notification causes. Any role can send notifications.
+	hints chan struct{}
 }
 
 var (
@@ -53,12 +57,10 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Backend, error) {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*o.timeout)
-	defer cancel()
-	return open(ctx, pool, o)
+	return open(context.Background(), 2*o.timeout, pool, o)
 }
 
-func open(ctx context.Context, pool *pgxpool.Pool, o options) (*Backend, error) {
+func open(ctx context.Context, limit time.Duration, pool *pgxpool.Pool, o options) (*Backend, error) {
 	if pool == nil {
 		return nil, backend.Invalid("pool", "nil", "a *pgxpool.Pool")
 	}
@@ -66,16 +68,27 @@ func open(ctx context.Context, pool *pgxpool.Pool, o options) (*Backend, error) 
 	if err != nil {
 		return nil, err
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
-	b := &Backend{pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id[:]), attempts: map[string]*attempt{}}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.listener = newListener(b)
-	if err := b.setUp(ctx); err != nil {
+	b := newBackend(context.Background(), pool, o, sql)
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := b.setUp(within); err != nil {
 		b.cancel()
+		if within.Err() != nil && ctx.Err() == nil { // not the caller's deadline
+			err = fmt.Errorf("postgres at %s: no answer within %v", b.address(), limit)
+		}
 		return nil, err
 	}
 	return b, nil
+}
+
+func newBackend(ctx context.Context, pool *pgxpool.Pool, o options, sql statements) *Backend {
+	id, secret := make([]byte, 8), make([]byte, 32)
+	_, _ = rand.Read(id) // never fails
+	_, _ = rand.Read(secret)
+	b := &Backend{pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id), secret: secret, attempts: map[string]*attempt{}, hints: make(chan struct{}, maxHints)}
+	b.ctx, b.cancel = context.WithCancel(ctx)
+	b.listener = newListener(b)
+	return b
 }
 
 // Capabilities returns what the backend guarantees.
@@ -88,6 +101,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Wake:     backend.WakePush,
 		Fencing:  backend.FencingRestart,
 		MinTTL:   100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
+		MaxTTL:   100 * 24 * time.Hour,   // as on MySQL; far from any overflow
 		Lateness: tombstoneTTL,
 		Caveats: []string{
 			"A standby that is promoted before it received the last writes, and a server that lost them in a crash with fsync off, forget locks. Until the lease of the first holder ends, two clients may then hold one lock, and only a check of the token at the resource, or Guard, stops the first one. With synchronous replication no lock is forgotten.",

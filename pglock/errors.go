@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -51,9 +53,12 @@ func (b *Backend) explain(ctx, within context.Context, err error) error {
 		case notExecuted:
 			what = "no connection"
 		}
-		err = fmt.Errorf("postgres at %s: %s within %v (%s)", b.address(), what, b.opt.timeout, strings.ReplaceAll(err.Error(), "\n", "; "))
-	case ended(ctx) != nil && !errors.Is(err, ended(ctx)):
-		err = fmt.Errorf("postgres: %w: %w", err, ended(ctx))
+		text := flat(err.Error())
+		err = fmt.Errorf("%s: %s within %v (%s)", b.at(text), what, b.opt.timeout, text)
+	case ended(ctx) != nil && errors.Is(err, ended(ctx)):
+		err = fmt.Errorf("%s: %w", b.at(flat(err.Error())), flatError{err})
+	case ended(ctx) != nil:
+		err = fmt.Errorf("%s: %w: %w", b.at(flat(err.Error())), flatError{err}, ended(ctx))
 	default:
 		err = b.describe(err)
 	}
@@ -63,12 +68,62 @@ func (b *Backend) explain(ctx, within context.Context, err error) error {
 	return backend.Uncertain(err)
 }
 
-// describe adds to an error of the server what to do about it.
+// describe adds to an error of the server its address and what to do about it. The result
+// does not match an error of a context: it is a bound of the driver that has passed.
 func (b *Backend) describe(err error) error {
-	if hint := b.hint(sqlState(err)); hint != "" {
-		return fmt.Errorf("postgres: %w (%s)", err, hint)
+	at, hint := b.at(flat(err.Error())), b.hint(sqlState(err))
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %s", at, flat(err.Error()))
+	case hint != "":
+		return fmt.Errorf("%s: %w (%s)", at, flatError{err}, hint)
 	}
-	return fmt.Errorf("postgres: %w", err)
+	return fmt.Errorf("%s: %w", at, flatError{err})
+}
+
+// flatError is an error whose text is one line.
+type flatError struct{ error }
+
+func (e flatError) Error() string { return flat(e.error.Error()) }
+func (e flatError) Unwrap() error { return e.error }
+
+// dialDetails are parts of an error of pgx that repeat the address before them.
+var dialDetails = regexp.MustCompile(` \([^ ()]*\)(: )|(: )(?:dial error: )?dial \w+ \S+: `)
+
+// flat returns a text in one line, without lines and addresses that are repeated: pgx has
+// one line for each address, and another one for each way to use TLS.
+func flat(text string) string {
+	head, details, multiple := strings.Cut(text, "\n")
+	if !multiple {
+		return text
+	}
+	var lines []string
+	last := "" // address
+	for line := range strings.Lines(details) {
+		line = dialDetails.ReplaceAllString(strings.TrimSpace(line), "$1$2")
+		if address, rest, found := strings.Cut(line, ": "); found && address == last {
+			line = rest
+		} else {
+			last = address
+		}
+		if line != "" && !slices.ContainsFunc(lines, func(l string) bool { return strings.HasSuffix(l, line) }) {
+			lines = append(lines, line)
+		}
+	}
+	if !strings.HasSuffix(head, ":") {
+		head += ";"
+	}
+	return head + " " + strings.Join(lines, "; ")
+}
+
+// at returns how an error begins: with the addresses, unless text contains them.
+func (b *Backend) at(text string) string {
+	for host := range strings.SplitSeq(b.address(), ",") {
+		if !strings.Contains(text, host) {
+			return "postgres at " + b.address()
+		}
+	}
+	return "postgres"
 }
 
 // hint returns what to do about an error code of the server, or "".

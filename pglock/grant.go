@@ -60,10 +60,19 @@ func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 // Release is one round trip.
 func (g *grant) Release(ctx context.Context) error {
 	b := g.a.b
-	_, rows, err := b.exec(ctx, b.sql.release, g.a.key, g.a.req.Owner, g.a.unanswered)
+	b.mu.Lock()
+	g.a.ended = true
+	b.mu.Unlock()
+	rows, err := b.release(ctx, g.a.key, g.a.req.Owner, g.a.unanswered)
 	g.a.unregister() // also after an error: a grant that is pushed now is to be released
 	if err == nil && rows == 0 {
 		err = b.lost(g.a.key)
 	}
 	return err
+}
+
+// release releases the grant of an attempt of this process, if it holds the key.
+func (b *Backend) release(ctx context.Context, key []byte, owner string, tombstone bool) (rows int, err error) {
+	_, rows, err = b.exec(ctx, b.sql.release, key, owner, tombstone, b.secretOf(owner), b.process)
+	return rows, err
 }

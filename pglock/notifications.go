@@ -17,16 +17,19 @@ type push struct {
 	expires  int64 // server time, µs
 	ttl      time.Duration
 	received time.Time
+	proven   bool // by the secret of the attempt ahead
 }
 
 // receive handles a notification to this process. It never blocks, and is not called
 // concurrently. Notifications are
 //
-//	g owner token expiry ttl name   granted, with the provisional TTL
-//	h owner time left               first in the queue; what remains of the lease at that time
-//	l owner                         lost: broken by another client
+//	g owner token expiry ttl name secret   granted, with the provisional TTL
+//	h owner time left                      first in the queue; what remains of the lease at that time
+//	l owner                                lost: broken by another client
 //
-// with times in µs on the server's clock, and the name as hex digits.
+// with times in µs on the server's clock, and the name as hex digits. Only a release sends
+// a secret. Any role that may connect to the database can send notifications, so each is a
+// hint to ask the server, except a grant that the secret proves; see secretOf.
 func (b *Backend) receive(payload string) {
 	received := time.Now()
 	f := strings.Split(payload, " ")
@@ -45,17 +48,63 @@ func (b *Backend) receive(payload string) {
 	b.mu.Unlock()
 	switch {
 	case closed:
-	case f[0] == "g" && len(f) == 6 && state == settled:
+	case f[0] == "g" && len(f) >= 6 && state == settled:
 		b.releaseUnclaimed(f[1], f[5])
-	case f[0] == "g" && len(f) == 6 && waits:
-		select {
-		case <-a.pushed: // an older push that Acquire has not received
-		default:
-		}
-		a.pushed <- push{token: uint64(number(f[2])), expires: number(f[3]), ttl: micros64(number(f[4])), received: received}
+	case f[0] == "g" && len(f) >= 6 && waits:
+		a.push(push{token: uint64(number(f[2])), expires: number(f[3]), ttl: micros64(number(f[4])), received: received}, f[6:])
 	case f[0] == "h" && len(f) == 4 && waits:
 		a.leaseChanged(number(f[2]), micros64(number(f[3])))
-	case f[0] == "l" && state == holding && a.req.OnLost != nil:
+	case f[0] == "l" && state == holding:
+		go a.checkLoss()
+	}
+}
+
+// push passes a pushed grant to Acquire. A secret proves one push only: it is public from
+// then on.
+func (a *attempt) push(p push, secret []string) {
+	a.mu.Lock()
+	a.pushSeen = true
+	if len(secret) == 1 && a.ahead != "" && hashOf(secret[0]) == a.ahead {
+		a.ahead, p.proven = "", true
+	}
+	a.mu.Unlock()
+	if p.proven {
+		select {
+		case <-a.pushed: // it was not proven
+		default:
+		}
+	}
+	select {
+	case a.pushed <- p:
+	default: // Acquire is going to ask, or has the grant
+	}
+}
+
+// checkLoss asks the server whether the attempt still holds the key, and calls OnLost if
+// not. If there is no answer, the next renewal finds out.
+func (a *attempt) checkLoss() {
+	b := a.b
+	b.mu.Lock()
+	begin := !a.checking && a.req.OnLost != nil
+	a.checking = a.checking || begin
+	b.mu.Unlock()
+	if !begin || !b.enter() {
+		return
+	}
+	defer b.wg.Done()
+	b.hints <- struct{}{}
+	defer func() { <-b.hints }()
+	b.mu.Lock()
+	a.checking = false // a revocation from now on is checked again
+	b.mu.Unlock()
+	info, err := b.Inspect(b.ctx, a.req.Key)
+	if err != nil || info.Holder != nil && info.Holder.Owner == a.req.Owner {
+		return
+	}
+	b.mu.Lock()
+	lost := b.attempts[a.req.Owner] == a && !a.ended
+	b.mu.Unlock()
+	if lost {
 		a.unregister()
 		a.req.OnLost(fmt.Errorf("%w: broken by another client", backend.ErrLost))
 	}
@@ -68,16 +117,23 @@ func number(s string) int64 {
 }
 
 // releaseUnclaimed releases a grant that was pushed to an attempt which has ended. If
-// that fails, the provisional TTL ends the grant.
+// that fails, or all slots are in use, the provisional TTL ends the grant.
 func (b *Backend) releaseUnclaimed(owner, name string) {
 	key, err := hex.DecodeString(name)
 	if err != nil || !b.enter() {
 		return
 	}
+	select {
+	case b.hints <- struct{}{}:
+	default:
+		b.wg.Done()
+		return
+	}
 	go func() {
 		defer b.wg.Done()
+		defer func() { <-b.hints }()
 		ctx, cancel := context.WithTimeout(b.ctx, provisionalTTL)
 		defer cancel()
-		_, _, _ = b.exec(ctx, b.sql.release, key, owner, false)
+		_, _ = b.release(ctx, key, owner, false)
 	}()
 }

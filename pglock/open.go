@@ -32,11 +32,9 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
+		return nil, fmt.Errorf("postgres: %w", flatError{err})
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.ConnConfig.ConnectTimeout+o.timeout)
-	defer cancel()
-	b, err := open(ctx, pool, o)
+	b, err := open(ctx, cfg.ConnConfig.ConnectTimeout+o.timeout, pool, o)
 	if err != nil {
 		pool.Close()
 		return nil, err

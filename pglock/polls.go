@@ -28,8 +28,11 @@ func (a *attempt) schedule(r reply) {
 	polling := a.b.polling()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.clock = serverClock{sent: r.sent, at: r.serverTime}
 	p := &a.polls
+	a.clock = serverClock{sent: r.sent, at: r.serverTime, stale: p.again}
+	if a.ahead = r.ahead; a.pushSeen {
+		a.ahead = "" // the secret may be known by now
+	}
 	next, latest := r.holder.Left+slack(), r.holder.Left*3/2+50*time.Millisecond
 	if !r.first {
 		next = latest
@@ -57,12 +60,12 @@ func (a *attempt) leaseChanged(serverTime int64, left time.Duration) {
 	if serverTime < p.asOf {
 		return // older than the last reply
 	}
-	p.asOf = serverTime
-	next := left + slack()
-	if !p.latest.IsZero() {
-		next = max(0, min(next, time.Until(p.latest)))
+	if p.latest.IsZero() {
+		p.again = true // before the first reply; any role can send notifications
+		return
 	}
-	p.timer.Reset(next)
+	p.asOf = serverTime
+	p.timer.Reset(max(0, min(left+slack(), time.Until(p.latest))))
 }
 
 // slack keeps a poll from arriving just before the lease ends.

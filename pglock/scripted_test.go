@@ -28,9 +28,12 @@ func rolledBackAnswer(a answer) answer {
 	return a
 }
 
+// secretAhead is the secret of the holder in the reply of acquired.
+const secretAhead = "5ec4e7"
+
 // acquired is the reply to a request to acquire.
 func acquired(status, token string) answer {
-	return answer{rows: [][]string{{status, "1000", "60000000", token, "p", "", "t", "", "", ""}}}
+	return answer{rows: [][]string{{status, "1000", "60000000", token, "p", "", "t", hashOf(secretAhead), "", "", ""}}}
 }
 
 // scripted returns a backend whose server gives these answers in turn. Statements of the
@@ -75,10 +78,7 @@ func serving(t *testing.T, handle func(server net.Conn)) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Backend{pool: pool, opt: o, sql: sql, process: "p", attempts: map[string]*attempt{}}
-	b.ctx, b.cancel = context.WithCancel(t.Context())
-	b.listener = newListener(b)
-	return b
+	return newBackend(t.Context(), pool, o, sql)
 }
 
 func serve(s *pgproto3.Backend, script <-chan answer) {

@@ -18,7 +18,7 @@ const (
 	provisionalTTL = 3 * time.Second // the longest TTL of a pushed grant; also in {provisional ttl}
 	tombstoneTTL   = 5 * time.Minute // also in {tombstone}; data of a dead connection arrives earlier
 	channelPrefix  = "interlock_"    // of the channel of a process
-	schemaVersion  = "interlock lock table, schema 1"
+	schemaVersion  = "interlock lock table, schema 2"
 )
 
 // The protocol: each operation is one statement. Text in braces stands for what
@@ -36,17 +36,28 @@ var fragments = strings.NewReplacer(
 	"{us}", "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint",
 	"{channel}", channelPrefix,
 	"{version}", schemaVersion,
-	"{provisional ttl}", "least(substr(next, 51, 13)::bigint, 3000) * interval '1 millisecond'",
+	"{provisional ttl}", "least({ttl next}, 3000) * interval '1 millisecond'",
 	"{hand over}", `(token, owner, process, metadata, granted, expires, queue) = (
 		SELECT CASE WHEN next IS NULL THEN l.token ELSE greatest(l.token + 1, {us}) END,
-			left(next, 32), substr(next, 34, 16), substr(next, 65), {now},
+			left(next, 32), {process next}, {metadata next}, {now},
 			CASE WHEN next IS NOT NULL THEN {now} + {provisional ttl} END, l.queue[2:]
 		FROM (SELECT l.queue[1] AS next) s)`,
 	"{tombstone}", "$2 || ' ' || ({us} + 300000000)",
 	"{live tombstones}", "CASE WHEN l.gone = '{}' THEN l.gone ELSE ARRAY(SELECT g FROM unnest(l.gone) g WHERE substr(g, 34)::bigint > {us}) END",
 	"{new tombstones}", "CASE WHEN $3 THEN {live tombstones} || ARRAY[{tombstone}] ELSE l.gone END",
+	// The lease ended so long ago that each waiter has died: a waiter asks half a lease after
+	// the end of the lease, and gives up when the server does not answer for its TTL.
+	"{dead queue}", "coalesce(l.expires < {now} - interval '1 hour' - substr(l.queue[1], 84, 13)::bigint * interval '1 millisecond', false)",
+	// Fields of an entry of the queue.
+	"{process next}", "substr(next, 34, 49)",
+	"{ttl next}", "substr(next, 84, 13)::bigint",
+	"{metadata next}", "substr(next, 98)",
+	// The hash of the secret of the attempt ahead of $2, which is the holder if $2 is the first waiter.
+	"{hash ahead}", "coalesce(substr(queue[(SELECT n FROM unnest(queue) WITH ORDINALITY AS u(q, n) WHERE left(q, 32) = $2) - 1], 51, 32), right(process, 32))",
 	// To the new holder: owner, token, expiry, remaining lease, name.
-	"{notify grant}", `pg_notify('{channel}' || changed.process, 'g ' || changed.owner || ' ' || changed.token || ' ' || {micros changed.expires} || ' ' || {micros changed.expires - {now}} || ' ' || encode($1, 'hex'))`,
+	"{notify grant}", "pg_notify({new holder}, {grant})",
+	"{new holder}", "'{channel}' || left(changed.process, 16)",
+	"{grant}", `'g ' || changed.owner || ' ' || changed.token || ' ' || {micros changed.expires} || ' ' || {micros changed.expires - {now}} || ' ' || encode($1, 'hex')`,
 	// To the first waiter: owner, time of the server, remaining lease.
 	"{notify head}", `pg_notify('{channel}' || substr(head, 34, 16), 'h ' || left(head, 32) || ' ' || {us} || ' ' || {micros changed.expires - {now}})`,
 )

@@ -78,7 +78,7 @@ func TestBadInputIsNamed(t *testing.T) {
 	s, admin := server(t)
 	sql(t, admin, `CREATE TABLE alien (name bytea PRIMARY KEY);
 		CREATE TABLE later (name bytea PRIMARY KEY); COMMENT ON TABLE later IS 'interlock lock table, schema 9';
-		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 1';
+		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 2';
 		CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN;
 		CREATE ROLE ro LOGIN; ALTER ROLE ro SET default_transaction_read_only = on`)
 	open(t, pgtest.With(s, nil)) // creates the table
@@ -314,6 +314,49 @@ func TestSweep(t *testing.T) {
 	must(t, err)
 	if g.Token() <= tokens["old"] {
 		t.Errorf("token after a sweep: %d after %d", g.Token(), tokens["old"])
+	}
+}
+
+// TestSweepInPages: no statement of Sweep looks at more than 1,000 rows.
+func TestSweepInPages(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil))
+	sql(t, admin, `INSERT INTO interlock (name, token, granted)
+		SELECT convert_to('lock:' || i, 'UTF8'), 1, CASE WHEN i % 5 = 0 THEN now() ELSE 'epoch' END FROM generate_series(1, 2500) i`)
+	before, err := pgtest.Commands(t.Context(), admin)
+	must(t, err)
+	n, err := b.Sweep(t.Context(), time.Hour)
+	must(t, err)
+	after, err := pgtest.Commands(t.Context(), admin)
+	must(t, err)
+	if n != 2000 || after-before != 4 { // the last one finds no row
+		t.Errorf("want 2000 of 2500 rows deleted by 4 statements, got %d by %d", n, after-before)
+	}
+}
+
+// TestDeadQueue: a queue whose waiters have all died does not refuse a TryLock, and its
+// row is swept. A queue that may have a live waiter stays.
+func TestDeadQueue(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil))
+	for _, key := range []string{"used again", "swept", "alive"} {
+		g, err := b.TryAcquire(t.Context(), request(key, time.Hour))
+		must(t, err)
+		must(t, g.Release(t.Context()))
+	}
+	sql(t, admin, `UPDATE interlock SET owner = repeat('0', 32), token = 1, granted = now() - interval '40 days', expires = now() - interval '3 hours',
+		queue = ARRAY[repeat('1', 32) || ' ' || repeat('0', 16) || ' ' || repeat('0', 32) || ' 0000003600000 x', repeat('2', 32) || ' x']`)
+	sql(t, admin, `UPDATE interlock SET expires = now() - interval '110 minutes' WHERE name = 'lock:alive'`)
+	if _, err := b.TryAcquire(t.Context(), request("used again", time.Hour)); err != nil {
+		t.Errorf("a lock whose waiters died three hours ago: want it granted, got %v", err)
+	}
+	n, err := b.Sweep(t.Context(), time.Hour)
+	must(t, err)
+	if n != 1 {
+		t.Errorf("rows swept: want 1, got %d", n)
+	}
+	if _, err := b.TryAcquire(t.Context(), request("alive", time.Hour)); !errors.Is(err, backend.ErrLocked) {
+		t.Errorf("a lock with waiters of an hour, 110 minutes after its lease: want ErrLocked, got %v", err)
 	}
 }
 

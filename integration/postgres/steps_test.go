@@ -79,7 +79,7 @@ func (s *stage) lost(what string, err error) {
 func (s *stage) enqueue(process string) backend.Request {
 	s.Helper()
 	req := request(s.key, time.Hour)
-	s.row("queue = queue || ARRAY[$2]", fmt.Sprintf("%s %s %013d x", req.Owner, process, req.TTL.Milliseconds()))
+	s.row("queue = queue || ARRAY[$2]", fmt.Sprintf("%s %s %032d %013d x", req.Owner, process, 0, req.TTL.Milliseconds()))
 	return req
 }
 
@@ -259,7 +259,7 @@ func unclaimedGrant(s *stage) {
 	o := <-got
 	must(s, o.err)
 	var process string
-	must(s, s.admin.QueryRow(s.Context(), "SELECT process FROM interlock WHERE name = $1", []byte("lock:"+s.key)).Scan(&process))
+	must(s, s.admin.QueryRow(s.Context(), "SELECT left(process, 16) FROM interlock WHERE name = $1", []byte("lock:"+s.key)).Scan(&process))
 	s.enqueue(process)
 	must(s, o.g.Release(s.Context()))
 	must(s, eventually(func() error {

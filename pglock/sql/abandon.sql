@@ -9,8 +9,8 @@ WITH snapshot AS (
 		SELECT
 			CASE WHEN held AND next IS NOT NULL THEN greatest(l.token + 1, {us}) ELSE l.token END,
 			CASE WHEN held THEN left(next, 32) ELSE l.owner END,
-			CASE WHEN held THEN substr(next, 34, 16) ELSE l.process END,
-			CASE WHEN held THEN substr(next, 65) ELSE l.metadata END,
+			CASE WHEN held THEN {process next} ELSE l.process END,
+			CASE WHEN held THEN {metadata next} ELSE l.metadata END,
 			CASE WHEN held THEN {now} ELSE l.granted END,
 			CASE WHEN NOT held THEN l.expires WHEN next IS NOT NULL THEN {now} + {provisional ttl} END,
 			CASE WHEN held THEN others[2:] ELSE others END,

@@ -7,7 +7,7 @@ WITH old AS (
 	RETURNING l.token, l.owner, l.process, l.expires, l.queue[1] AS head
 )
 SELECT old.token, old.owner, coalesce(old.metadata, ''), {micros old.expires - {now}},
-	pg_notify('{channel}' || old.process, 'l ' || old.owner)::text,
+	pg_notify('{channel}' || left(old.process, 16), 'l ' || old.owner)::text,
 	CASE WHEN changed.owner IS NOT NULL THEN {notify grant} END::text,
 	CASE WHEN changed.owner IS NOT NULL AND head IS NOT NULL THEN {notify head} END::text, {commit false}
 FROM old, changed
