@@ -119,7 +119,8 @@ a delay they are ratios to the raw round trip (× raw), so they are the cost. Ab
 16 or 64 workers of 4 independent clients on one lock, hold {{.Hold}}, pause {{.Think}}. A hand-off is the time from one
 worker's call of Unlock to the return of Lock in another worker. Fairness is Jain's index over the workers. "Same
 holder" is the share of acquisitions by the last holder: a high share means a high throughput and few hand-offs.
-Operations are those of the server for each acquisition, "–" if they were not counted. The peers have no fencing token.
+Operations are those of the server for each acquisition, "–" if they were not counted; in PostgreSQL they are the
+transactions that write. The peers have no fencing token.
 "Two writes" are two writes of one row or key without a lock: the service's share of the cost. PostgreSQL, MySQL and
 MariaDB wait for the disk here, the others do not. With local hand-off (an option) the waiters of a client pass a grant
 on, at most 15 times and while it is younger than 10 ms: see [adr/0018](adr/0018-local-hand-off.md).

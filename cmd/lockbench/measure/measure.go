@@ -184,12 +184,12 @@ func (r *meter) drain(ctx context.Context, ended <-chan struct{}, cancel func())
 // warmUp waits until connections are open and the queue is complete: for a fifth of the
 // scenario's time (at least 200 ms), and until there were twice as many turns as workers
 // or warmUpLimit has passed.
-func (r *meter) warmUp(ctx context.Context, t Target) error {
+func (r *meter) warmUp(ctx context.Context) error {
 	turns := int64(2 * r.scen.Workers)
 	if r.scen.Kind == Idle {
 		turns = 0
 	}
-	err := pause(ctx, max(r.scen.For/5, 200*time.Millisecond)+t.Settle)
+	err := pause(ctx, max(r.scen.For/5, 200*time.Millisecond))
 	for began := time.Now(); err == nil && r.turns.Load() < turns && time.Since(began) < warmUpLimit; {
 		err = pause(ctx, 10*time.Millisecond)
 	}
@@ -198,7 +198,7 @@ func (r *meter) warmUp(ctx context.Context, t Target) error {
 
 // window warms up and then measures for the scenario's time.
 func (r *meter) window(ctx context.Context, t Target) error {
-	if err := r.warmUp(ctx, t); err != nil {
+	if err := r.warmUp(ctx); err != nil {
 		return err
 	}
 	count := func() (int64, error) {
@@ -219,8 +219,6 @@ func (r *meter) window(ctx context.Context, t Target) error {
 	if err != nil {
 		return err
 	}
-	// The server has not counted the last operations yet; about as many were uncounted at
-	// the start.
 	after, err := count()
 	if err != nil {
 		return fmt.Errorf("operations of the server: %w", err)

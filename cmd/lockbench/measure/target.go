@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/interlock-go/lock"
 )
@@ -18,8 +17,6 @@ type Target struct {
 	// Operations returns how many operations the server has executed for its clients,
 	// without those of counting. It is nil if that is unknown.
 	Operations func(ctx context.Context) (int64, error)
-	// Settle is the delay after which an operation is counted.
-	Settle time.Duration
 	// Alone targets exclude no other worker, so they are measured with one worker only.
 	// A lock is compared with them.
 	Alone bool
