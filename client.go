@@ -78,7 +78,7 @@ func New(b backend.Backend, opts ...Option) (*Client, error) {
 		o.applyClient(&c.cfg)
 	}
 	tasks := task.New()
-	cleaner := &cleanup.Cleaner{Tasks: tasks, Loss: c.caps.Loss, Failed: c.warn}
+	cleaner := &cleanup.Cleaner{Tasks: tasks, Caps: c.caps, Failed: c.warn}
 	c.backend = renewal.Wrap(b, c.caps.Name, tasks)
 	if c.cfg.handOff {
 		h, err := handoff.New(c.backend, c.caps, cleaner)

@@ -136,26 +136,26 @@ func (c *combinedLease) unlock(ctx context.Context) error {
 	return nil
 }
 
-// unlockStagger is how long the release of a part waits for that of the part before.
-const unlockStagger = 100 * time.Millisecond
+// unlockInOrder is for how long parts are freed one after the other, all together.
+const unlockInOrder = 100 * time.Millisecond
 
 // unlockEach frees all leases, last first. A backend that does not answer delays the others
-// by unlockStagger only, so the whole is bounded as one Unlock is.
+// by unlockInOrder only, so the whole is bounded as one Unlock is.
 func unlockEach(ctx context.Context, ls []*Lease) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(ls))
+	ordered, stop := context.WithTimeout(context.Background(), unlockInOrder)
+	defer stop()
 	for i, l := range slices.Backward(ls) {
 		freed := make(chan struct{})
 		all.Go(func() {
 			defer close(freed)
 			errs[i] = l.Unlock(ctx)
 		})
-		t := time.NewTimer(unlockStagger)
 		select {
 		case <-freed:
-		case <-t.C:
+		case <-ordered.Done():
 		}
-		t.Stop()
 	}
 	all.Wait()
 	var err error

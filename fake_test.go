@@ -49,6 +49,13 @@ func newFake() *fake {
 	}
 }
 
+// setSpoil sets spoil while requests may be under way.
+func (f *fake) setSpoil(spoil func(ctx context.Context, op string, n int) (error, bool)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.spoil = spoil
+}
+
 // do runs one operation of the service.
 func (f *fake) do(ctx context.Context, op string, execute func() error) error {
 	f.mu.Lock()

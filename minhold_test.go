@@ -40,6 +40,28 @@ func TestMinHoldOfAClaimThatCannotBeRenewedAtFirst(t *testing.T) {
 	})
 }
 
+// The service keeps the lock for the margin longer than it is trusted, and for longer than
+// that where the client counts the TTL.
+func TestMinHoldOfALeaseThatExpires(t *testing.T) {
+	for _, loss := range []backend.Loss{backend.LossTTL, backend.LossProcess} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			f.caps.Loss = loss
+			l := mustLock(t, newClient(t, f, lock.WithTTL(5*time.Second), lock.WithMinHold(5*time.Second), lock.WithoutRenewal()).Mutex("k"))
+			start := time.Now()
+			lostAfter(t, l, start)
+			time.Sleep(time.Until(start.Add(4990 * time.Millisecond)))
+			if f.holder("k") == "" {
+				t.Fatal("the loss ended the minimum hold")
+			}
+			time.Sleep(time.Second)
+			if f.holder("k") != "" {
+				t.Fatal("the minimum hold was exceeded")
+			}
+		})
+	}
+}
+
 func TestMinHoldIsNotTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space := memlock.NewSpace()

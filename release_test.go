@@ -63,6 +63,7 @@ func TestReleasedIsReportedOnce(t *testing.T) {
 	})
 }
 
+// The lock may have been lost before Unlock or after it.
 func TestUnlockThatWasCertainlyNotExecutedDoesNotHideALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -74,7 +75,77 @@ func TestUnlockThatWasCertainlyNotExecutedDoesNotHideALoss(t *testing.T) {
 			}
 			return nil, true
 		}
-		wantErr(t, "Unlock", l.Unlock(t.Context()), lock.ErrLost)
+		err := l.Unlock(t.Context())
+		wantErr(t, "Unlock", err, lock.ErrUncertain)
+		wantNot(t, "Unlock", err, lock.ErrLost)
+		const text = `lock: unlock "k" on fake: outcome unknown: the lock is not held any more (lock lost) after a failure: connection reset`
+		if err.Error() != text {
+			t.Errorf("want %s\n got %v", text, err)
+		}
+	})
+}
+
+// A lease that is live when Unlock is called is not lost by an outage that begins then.
+func TestUnlockInAnOutage(t *testing.T) {
+	refused, unanswered := backend.NotExecuted(errNet), backend.Uncertain(errNet)
+	const ttl, late = 2 * time.Second, 0 // late: the second request is executed after the TTL
+	for name, o := range map[string]struct {
+		err      error
+		executed bool          // although it failed
+		outage   time.Duration // from Unlock on
+		want     error
+	}{
+		"refused, back at once":              {refused, false, 50 * time.Millisecond, nil},
+		"refused, then answered late":        {refused, false, late, nil},
+		"refused for longer than Unlock":     {refused, false, time.Minute, lock.ErrUncertain},
+		"unanswered, back at once":           {unanswered, false, 50 * time.Millisecond, nil},
+		"unanswered, then answered late":     {unanswered, false, late, nil},
+		"unanswered for longer than Unlock":  {unanswered, false, time.Minute, lock.ErrUncertain},
+		"executed, unanswered, back at once": {unanswered, true, 50 * time.Millisecond, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				l := mustLock(t, newClient(t, f, lock.WithTTL(ttl)).Mutex("k"))
+				if err := l.Check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				f.spoil = func(context.Context, string, int) (error, bool) {
+					if time.Since(start) < o.outage || o.outage == late && f.count("release") == 1 {
+						return o.err, o.executed
+					}
+					if o.outage == late {
+						time.Sleep(time.Until(start.Add(ttl + 50*time.Millisecond)))
+					}
+					return nil, true
+				}
+				err := l.Unlock(t.Context())
+				if o.want == nil && err != nil {
+					t.Fatalf("Unlock: %v", err)
+				}
+				if o.want != nil {
+					wantErr(t, "Unlock", err, o.want)
+				}
+				wantNot(t, "Unlock", err, lock.ErrLost)
+			})
+		})
+	}
+}
+
+// The reply of the only request comes after the TTL.
+func TestUnlockWhoseReplyTakesAsLongAsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l := mustLock(t, newClient(t, f, lock.WithTTL(time.Second), lock.WithoutRenewal()).Mutex("k"))
+		f.spoil = func(context.Context, string, int) (error, bool) {
+			time.Sleep(200 * time.Millisecond)
+			return nil, true
+		}
+		time.Sleep(850 * time.Millisecond)
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatalf("Unlock under a live lease: %v", err)
+		}
 	})
 }
 

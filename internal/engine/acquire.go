@@ -255,7 +255,7 @@ func (a *attempt) accept(req backend.Request, relay *lossRelay, g backend.Grant,
 		h.releaseInBackground("release of a grant to a closed client")
 		return nil, backend.ErrClosed
 	}
-	h.start(from)
+	h.start(from, a.isWaiting())
 	relay.bind(h)
 	returned := false
 	defer func() {

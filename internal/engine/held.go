@@ -26,7 +26,7 @@ type heldGrant struct {
 	leases        []*Lease   // not released; after the end as they were then
 	minHoldStart  time.Time
 	ttl           time.Duration      // of the next renewal
-	fullTTL       bool               // a reply promised more than half of ttl; a pushed grant may be shorter
+	provisional   bool               // it was pushed for less than ttl, and not renewed yet
 	trustedUntil  time.Time          // zero: no expiry
 	serverUntil   time.Time          // the service frees the key by then at the latest
 	renewErr      error              // of the last renewal; nil after a success
@@ -52,19 +52,40 @@ func (h *heldGrant) endCause() error {
 	return h.cause
 }
 
+// trustExpired reports whether trust has expired by now, also after the end of the grant.
+func (h *heldGrant) trustExpired() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.expiredLocked(time.Now())
+}
+
 func (h *heldGrant) expiredLocked(now time.Time) bool {
 	return !h.trustedUntil.IsZero() && !now.Before(h.trustedUntil)
 }
 
-// end ends the grant, once: it stops the timers and the renewal in flight, ends the
-// contexts of the leases and unregisters the grant. It reports whether this call did so.
+// end ends the grant, once, and the renewal in flight. It reports whether this call did so.
 // The caller then reports the end and releases the grant.
 func (h *heldGrant) end(cause error) bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.endLocked(cause)
+	ended := h.endLocked(cause)
+	h.mu.Unlock()
+	if ended {
+		h.stopRenewal()
+	}
+	return ended
 }
 
+// stopRenewal cancels the renewal in flight. A release does so only afterwards: a driver
+// may have to close the connection of a request that is cancelled.
+func (h *heldGrant) stopRenewal() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cancelRenewal != nil {
+		h.cancelRenewal()
+	}
+}
+
+// endLocked stops the timers, ends the contexts of the leases and unregisters the grant.
 func (h *heldGrant) endLocked(cause error) bool {
 	if h.cause != nil {
 		return false
@@ -74,9 +95,6 @@ func (h *heldGrant) endLocked(cause error) bool {
 		if t != nil {
 			t.Stop()
 		}
-	}
-	if h.cancelRenewal != nil {
-		h.cancelRenewal()
 	}
 	// Under the mutex, so that a context and its lease end at the same time for all
 	// observers: cancelling runs no code of others.
@@ -116,7 +134,7 @@ func (h *heldGrant) endAsLost(reason error) {
 		return
 	}
 	if expired { // the service may keep the key a little longer, and others wait for it
-		defer h.releaseInBackground("release of a lost lease")
+		defer h.releaseAfterMinHold(reason)
 	}
 	h.reportEnd(h.values(), Lost, err)
 }

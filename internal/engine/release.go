@@ -31,18 +31,21 @@ func (l *Lease) Release(ctx context.Context) error {
 	}
 	var err error
 	if left := h.minHoldLeft(); left > 0 {
+		h.stopRenewal()
 		err = h.keepForMinHold(ctx, left)
 	} else {
 		err = h.release(ctx)
+		h.stopRenewal()
 	}
 	h.reportEnd(ctx, Released, err)
 	return err
 }
 
-// release releases the grant under a context that is detached from the caller's. A release
-// that is not acknowledged is sent again. ErrLost after a release that may have been
-// executed means that it, or the TTL, has freed the key: that is success, since the work
-// was done under the lock.
+// release releases the grant of a lease that has just ended, under a context that is
+// detached from the caller's. A release that is not acknowledged is sent again. ErrLost is
+// success if a release that may have been executed, or the TTL, has freed the key: the work
+// was done under the lock. After another failure ErrLost leaves open when the lock was
+// lost: the result is ErrUncertain.
 func (h *heldGrant) release(ctx context.Context) error {
 	bound := releaseTimeout
 	if h.engine.caps.Loss == backend.LossTTL {
@@ -58,20 +61,23 @@ func (h *heldGrant) release(ctx context.Context) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	pause := retry.Default()
-	for resent := false; ; {
+	resent := false
+	var failed error
+	for {
+		lost := errors.Is(err, backend.ErrLost)
 		switch {
-		case err == nil, resent && errors.Is(err, backend.ErrLost):
+		case err == nil, lost && (resent || h.trustExpired()):
 			return nil
-		case errors.Is(err, backend.ErrLost), !retry.Transient(err):
+		case lost && failed != nil:
+			return backend.Uncertain(fmt.Errorf("the lock is not held any more (%s) after a failure: %w", err.Error(), failed))
+		case lost, !retry.Transient(err):
 			return err
 		}
+		failed = err
 		resent = resent || backend.OutcomeUnknown(err)
 		if !pause.Wait(ctx) {
 			h.releaseInBackground("release")
-			if !errors.Is(err, backend.ErrUncertain) {
-				err = backend.Uncertain(err)
-			}
-			return fmt.Errorf("not acknowledged within %v: %w", bound.Round(time.Millisecond), err)
+			return fmt.Errorf("not acknowledged within %v: %w", bound.Round(time.Millisecond), backend.Uncertain(err))
 		}
 		err = retry.Once(ctx, h.req.TTL, h.grant.Release)
 	}
@@ -126,16 +132,27 @@ func (h *heldGrant) keep(ctx context.Context, d time.Duration) error {
 func (h *heldGrant) keepForMinHold(ctx context.Context, left time.Duration) error {
 	err := retry.Once(context.WithoutCancel(ctx), h.req.TTL, func(ctx context.Context) error { return h.keep(ctx, left) })
 	if errors.Is(err, backend.ErrLost) {
+		if h.trustExpired() { // while the request was under way
+			return nil
+		}
 		return err
 	}
-	if !h.engine.tasks.BeginCleanup() {
-		return nil
-	}
-	go func() {
-		defer h.engine.tasks.Done()
-		h.awaitMinHold(err)
-	}()
+	h.releaseAfterMinHold(err)
 	return nil
+}
+
+// releaseAfterMinHold releases an ended grant in the background, not before its minimum hold
+// has passed. err is why the service may not keep it until then, or nil.
+func (h *heldGrant) releaseAfterMinHold(err error) {
+	switch {
+	case h.minHoldLeft() <= 0:
+		h.releaseInBackground("release of an ended lease")
+	case h.engine.tasks.BeginCleanup():
+		go func() {
+			defer h.engine.tasks.Done()
+			h.awaitMinHold(err)
+		}()
+	}
 }
 
 // awaitMinHold releases the grant when its minimum hold has passed, and extends it until

@@ -12,19 +12,29 @@ import (
 
 // A held grant has two timers. The trust timer ends it, whatever a renewal is doing at
 // that time. The renew timer fires when a third of what was granted has passed, and every
-// twelfth of the TTL after a failure. A renewal takes at most half of the trust that is
+// twelfth of the TTL after a failure. A provisional grant survives no longer outage than
+// its provisional TTL, so it is renewed after completeAfter. A renewal takes at most half of the trust that is
 // left, so a hung one leaves time for another.
 
-// minRenewTime is the least time for a renewal and the least pause after a failure.
-const minRenewTime = 10 * time.Millisecond
+const (
+	minRenewTime  = 10 * time.Millisecond // for a renewal, and the least pause after a failure
+	completeAfter = 20 * time.Millisecond // a lock that is released sooner costs no renewal
+)
 
-// start sets the timers of a new grant. from is as in trust.Until.
-func (h *heldGrant) start(from time.Time) {
+// start sets the timers of a new grant. from is as in trust.Until. A grant is provisional if
+// it lasts for less than the TTL although its request has waited, or for less than half of
+// the TTL. The margin is allowed for the round trip.
+func (h *heldGrant) start(from time.Time, waited bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.cause == nil {
-		h.extendLocked(from, h.ttl)
+	if h.cause != nil {
+		return
 	}
+	if expires := h.grant.Until(); !expires.IsZero() {
+		left := time.Until(expires)
+		h.provisional = left <= h.ttl/2 || waited && left <= h.ttl-trust.Margin(h.ttl)
+	}
+	h.extendLocked(from, h.ttl)
 }
 
 // extendLocked moves the end of trust after a grant or a renewal and sets the timers. from
@@ -40,20 +50,20 @@ func (h *heldGrant) extendLocked(from time.Time, ttl time.Duration) {
 	if !expires.IsZero() {
 		h.trustedUntil = trust.Until(from, expires, ttl)
 		left = h.trustedUntil.Sub(now)
-		h.fullTTL = h.fullTTL || left > ttl/2
 		if h.trustTimer == nil {
 			h.trustTimer = time.AfterFunc(left, h.onTrustExpired)
 		} else {
 			h.trustTimer.Reset(left)
 		}
 	}
-	if h.params.Fixed && h.fullTTL {
-		if h.renewTimer != nil {
-			h.renewTimer.Stop()
-		}
-		return
+	switch {
+	case h.provisional:
+		h.renewInLocked(min(left/3, completeAfter))
+	case !h.params.Fixed:
+		h.renewInLocked(left / 3)
+	case h.renewTimer != nil:
+		h.renewTimer.Stop()
 	}
-	h.renewInLocked(left / 3) // a pushed grant is completed by its first renewal, also if it is fixed
 }
 
 func (h *heldGrant) renewInLocked(d time.Duration) {
@@ -133,7 +143,7 @@ func (h *heldGrant) renew(ctx context.Context, ttl time.Duration, verify bool) e
 	defer h.mu.Unlock()
 	if h.cause == nil && !h.expiredLocked(time.Now()) && !verify { // a late reply does not revive a lease
 		h.ttl = ttl
-		h.fullTTL = true
+		h.provisional = false
 		h.extendLocked(sent, ttl)
 	}
 	return h.cause

@@ -126,6 +126,11 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	for {
 		select {
 		case r := <-w.result:
+			if len(w.waits) > 0 { // OnWait first
+				w.result <- r
+				req.OnWait(<-w.waits)
+				continue
+			}
 			returned = true
 			return r.turn, r.err
 		case locked := <-w.waits:

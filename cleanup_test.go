@@ -1,0 +1,117 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+)
+
+// A request that the network delivers after an outage longer than the TTL acquires the key
+// for no holder: it is abandoned then, too.
+func TestLateAcquireAfterALongOutage(t *testing.T) {
+	const outage = 20 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.caps.Lateness = time.Minute
+		start := time.Now()
+		var acknowledged atomic.Int64
+		f.spoil = func(context.Context, string, int) (error, bool) {
+			if time.Since(start) < outage {
+				return backend.Uncertain(errNet), false
+			}
+			acknowledged.Add(1)
+			return nil, true
+		}
+		m := newClient(t, f, lock.WithTTL(2*time.Second)).Mutex("k")
+		_, err := m.TryLock(t.Context())
+		wantErr(t, "TryLock", err, lock.ErrUncertain)
+		time.Sleep(2 * time.Minute)
+		if n := acknowledged.Load(); n != 1 {
+			t.Fatalf("the attempt was abandoned %d times after the outage, want once", n)
+		}
+	})
+}
+
+// An outage does not pile up requests that clean up, and all are made up for afterwards.
+func TestCleanupsInAnOutageAreBounded(t *testing.T) {
+	const most = 16
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.caps.Lateness = time.Minute
+		var down atomic.Bool
+		var inFlight, highest, acknowledged atomic.Int64
+		f.spoil = func(ctx context.Context, op string, _ int) (error, bool) {
+			if op == "abandon" {
+				n := inFlight.Add(1)
+				defer inFlight.Add(-1)
+				for old := highest.Load(); n > old && !highest.CompareAndSwap(old, n); old = highest.Load() {
+				}
+			}
+			if down.Load() {
+				<-ctx.Done()
+				return backend.Uncertain(ctx.Err()), false
+			}
+			if op == "abandon" {
+				acknowledged.Add(1)
+			}
+			return nil, true
+		}
+		c := newClient(t, f, lock.WithTTL(5*time.Second))
+		down.Store(true)
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				_, err := c.Mutex(fmt.Sprint(i)).TryLock(ctx)
+				wantErr(t, "TryLock", err, lock.ErrUncertain)
+			})
+		}
+		all.Wait()
+		time.Sleep(10 * time.Second)
+		if n := highest.Load(); n > most {
+			t.Errorf("%d requests at once", n)
+		}
+		down.Store(false)
+		time.Sleep(5 * time.Second)
+		if n := acknowledged.Load(); n != 500 {
+			t.Errorf("%d of 500 attempts were abandoned", n)
+		}
+	})
+}
+
+// Unlock of many locks at a service that does not answer takes as long as that of one.
+func TestUnlockOfManyPartsAtAHungService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newClient(t, f)
+		var parts []lock.Mutex
+		for i := range 60 {
+			parts = append(parts, c.Mutex(fmt.Sprint(i)))
+		}
+		l, err := lock.All(parts...).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.spoil = func(ctx context.Context, op string, _ int) (error, bool) {
+			if op == "release" {
+				<-ctx.Done()
+				return backend.Uncertain(ctx.Err()), false
+			}
+			return nil, true
+		}
+		start := time.Now()
+		wantErr(t, "Unlock", l.Unlock(t.Context()), lock.ErrUncertain)
+		if took := time.Since(start); took > 5200*time.Millisecond {
+			t.Errorf("Unlock took %v", took)
+		}
+		f.setSpoil(nil)
+	})
+}
