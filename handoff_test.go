@@ -243,7 +243,7 @@ func TestHandOffLoss(t *testing.T) {
 				}
 				switch how {
 				case "pushed":
-					if _, err := admin.Break(t.Context(), "k"); err != nil {
+					if _, err := admin.Break(t.Context(), "k", ""); err != nil {
 						t.Fatal(err)
 					}
 				case "renewal":

@@ -139,7 +139,7 @@ func (hung) Ping(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (hung) Break(ctx context.Context, _ string) (*backend.Holder, error) {
+func (hung) Break(ctx context.Context, _, _ string) (*backend.Holder, error) {
 	<-ctx.Done()
 	return nil, backend.Uncertain(ctx.Err())
 }

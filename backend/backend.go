@@ -172,11 +172,14 @@ type Lister interface {
 	List(ctx context.Context, yield func(Info) bool) error
 }
 
-// Breaker frees a key, whichever attempt holds it. The next waiter gets it, the token still
-// rises, and the old holder is notified if the service can push. It returns the holder it
-// removed, or nil if the key was free.
+// Breaker frees a key that another client holds. The next waiter gets it, the token still
+// rises, and the old holder is notified if the service can push.
 type Breaker interface {
-	Break(ctx context.Context, key string) (*Holder, error)
+	// Break frees key if owner holds it, or whichever attempt holds it if owner is "". It
+	// returns the holder that it removed, or nil if the key was free. If the key has another
+	// holder, Break changes nothing and returns a [*LockedError] with that holder. The
+	// comparison with owner and the removal must be one step for the service.
+	Break(ctx context.Context, key, owner string) (*Holder, error)
 }
 
 // StatusReporter is implemented by a backend that reports failures of a part of the service

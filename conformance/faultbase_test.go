@@ -19,7 +19,7 @@ type wrap struct {
 	try     func(ctx context.Context, req backend.Request) (backend.Grant, error)
 	acquire func(ctx context.Context, req backend.Request) (backend.Grant, error)
 	abandon func(ctx context.Context, req backend.Request) error
-	breaks  func(ctx context.Context, key string) (*backend.Holder, error)
+	breaks  func(ctx context.Context, key, owner string) (*backend.Holder, error)
 	inspect func(*backend.Info)
 	list    func(ctx context.Context, yield func(backend.Info) bool) error
 	close   func()
@@ -97,11 +97,11 @@ func (w *wrap) Abandon(ctx context.Context, req backend.Request) error {
 	return w.Backend.Abandon(ctx, req)
 }
 
-func (w *wrap) Break(ctx context.Context, key string) (*backend.Holder, error) {
+func (w *wrap) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	if w.breaks != nil {
-		return w.breaks(ctx, key)
+		return w.breaks(ctx, key, owner)
 	}
-	return w.Backend.Break(ctx, key)
+	return w.Backend.Break(ctx, key, owner)
 }
 
 func (w *wrap) Inspect(ctx context.Context, key string) (backend.Info, error) {

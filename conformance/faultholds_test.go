@@ -200,14 +200,14 @@ var faultsOfHolds = []fault{
 				token := s.tokens.next(req.Key, 2)
 				g.token = func() uint64 { return token }
 			})(w, s)
-			w.breaks = func(ctx context.Context, key string) (*backend.Holder, error) {
+			w.breaks = func(ctx context.Context, key, owner string) (*backend.Holder, error) {
 				s.tokens.mu.Lock()
 				if s.tokens.last[key] > 0 {
 					s.tokens.last[key]--
 				}
 				s.tokens.last[key] /= 2
 				s.tokens.mu.Unlock()
-				return w.Backend.Break(ctx, key)
+				return w.Backend.Break(ctx, key, owner)
 			}
 		},
 		must: []string{"fencing/32-over-break"},

@@ -168,9 +168,18 @@ var faultsOfManners = []fault{
 	{
 		name: "a break returns nil and does nothing",
 		build: func(w *wrap, _ *service) {
-			w.breaks = func(context.Context, string) (*backend.Holder, error) { return nil, nil }
+			w.breaks = func(context.Context, string, string) (*backend.Holder, error) { return nil, nil }
 		},
-		must: []string{"waiting/09-granted-on-break", "release/20-break-old-holder-learns", "release/20-break-pushed", "fencing/32-over-break"},
+		must: []string{"waiting/09-granted-on-break", "release/20-break-old-holder-learns", "release/20-break-pushed", "release/20-break-earlier-holder", "fencing/32-over-break"},
+	},
+	{
+		name: "a break removes whichever attempt holds the key",
+		build: func(w *wrap, _ *service) {
+			w.breaks = func(ctx context.Context, key, _ string) (*backend.Holder, error) {
+				return w.Backend.Break(ctx, key, "")
+			}
+		},
+		must: []string{"release/20-break-earlier-holder"},
 	},
 	{
 		name:  "declares that it pushes a break and does not",

@@ -248,7 +248,7 @@ func neverRecreates(t *T) {
 	if _, ok := t.probe.(backend.Breaker); ok {
 		key = t.key("broken")
 		_, g = t.holdRaw(raw, key, t.longTTL())
-		if removed, err := raw.(backend.Breaker).Break(t.ctx, key); err == nil && removed != nil {
+		if removed, err := raw.(backend.Breaker).Break(t.ctx, key, ""); err == nil && removed != nil {
 			gone("a break", key, g)
 		}
 	}

@@ -74,6 +74,13 @@ var releaseCases = []Case{
 			t.free(c, key, "after the break of a free key", t.slack())
 		},
 	},
+	{
+		ID:     "release/20-break-earlier-holder",
+		Title:  "a break that names an earlier holder breaks nothing and returns the present one",
+		Clause: "If the key has another holder than Break names, Break changes nothing and returns a LockedError with that holder.",
+		needs:  []need{needBreak},
+		run:    breakEarlierHolder,
+	},
 }
 
 func secondUnlock(t *T) {
@@ -259,6 +266,38 @@ func breakOldHolder(t *T) {
 	}
 	t.refused(c1.Mutex(key), "the successor's key after the broken grant's Renew and Release")
 	t.mustUnlock(next, "the successor")
+}
+
+func breakEarlierHolder(t *T) {
+	b, admin, key := t.open(), t.client(), t.key("break-earlier")
+	earlier, g := t.holdRaw(b, key, t.longTTL())
+	if err := g.Release(t.ctx); err != nil {
+		t.fatalf("Release by the holder: want nil, got %v", err)
+	}
+	present, g := t.holdRaw(b, key, t.longTTL())
+	removed, err := admin.Break(t.ctx, key, lock.IfHeldBy(earlier.Owner))
+	var locked *lock.LockedError
+	if removed != nil || !errors.As(err, &locked) {
+		t.errorf("Break that names an earlier holder: want no holder and a LockedError, got %+v, %v", removed, err)
+	} else if locked.Holder.Owner != present.Owner || locked.Holder.Token != g.Token() {
+		t.errorf("Break that names an earlier holder: want the present one, owner %s and token %d, in its error, got %+v", present.Owner, g.Token(), locked.Holder)
+	}
+	if err := g.Renew(t.ctx, t.longTTL()); err != nil {
+		t.errorf("Renew after a break that named an earlier holder: want nil, got %v", err)
+	}
+	t.refused(admin.Mutex(key), "a key after a break that named an earlier holder")
+
+	removed, err = admin.Break(t.ctx, key, lock.IfHeldBy(present.Owner))
+	if err != nil || removed == nil || removed.Owner != present.Owner {
+		t.errorf("Break that names the holder: want it, owner %s, and nil, got %+v, %v", present.Owner, removed, err)
+	}
+	if err := g.Renew(t.ctx, t.longTTL()); !errors.Is(err, backend.ErrLost) {
+		t.errorf("Renew after a break that named the holder: want ErrLost, got %v", err)
+	}
+	if removed, err = admin.Break(t.ctx, key, lock.IfHeldBy(present.Owner)); err != nil || removed != nil {
+		t.errorf("Break of a free key that names its last holder: want no holder and a nil error, got %+v, %v", removed, err)
+	}
+	t.free(admin, key, "after a break that named the holder", t.slack())
 }
 
 func breakPushed(t *T) {

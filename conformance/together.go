@@ -43,7 +43,7 @@ func renewedTogether(t *T) {
 	lost := map[int]string{0: "released", 7: "released", 23: "succeeded", 49: "released"}
 	if breaker, ok := b.(backend.Breaker); ok {
 		lost[31] = "broken"
-		if _, err := breaker.Break(t.ctx, keys[31]); err != nil {
+		if _, err := breaker.Break(t.ctx, keys[31], ""); err != nil {
 			t.fatalf("Break of a held key: want nil, got %v", err)
 		}
 	}

@@ -49,7 +49,7 @@ func TestAnotherTTL(t *testing.T) {
 func TestPushesLoss(t *testing.T) {
 	b := newBackend(t, server(t))
 	for what, end := range map[string]func(g *grant) error{
-		"break":  func(*grant) error { return second(b.Break(t.Context(), "k")) },
+		"break":  func(*grant) error { return second(b.Break(t.Context(), "k", "")) },
 		"delete": func(g *grant) error { return second(b.client.Delete(t.Context(), g.key)) },
 		"revoke": func(g *grant) error { return second(b.client.Revoke(t.Context(), g.s.id)) },
 	} {

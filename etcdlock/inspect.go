@@ -113,7 +113,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 }
 
 // Break implements backend.Breaker: it deletes the first key of the folder.
-func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	var removed *backend.Holder
 	folder := b.folder(key)
 	err := b.do(ctx, func(ctx context.Context) error {
@@ -126,6 +126,10 @@ func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 				return nil
 			}
 			first := r.Kvs[0]
+			h := b.holder(folder, first)
+			if owner != "" && owner != h.Owner {
+				return &backend.LockedError{Holder: h}
+			}
 			// If the key was deleted meanwhile, do not break the next holder.
 			t, err := b.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(string(first.Key)), "=", first.ModRevision)).
 				Then(clientv3.OpDelete(string(first.Key))).Commit()
@@ -133,7 +137,6 @@ func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 				return b.writeError(ctx, err)
 			}
 			if t.Succeeded {
-				h := b.holder(folder, first)
 				removed = &h
 				return nil
 			}

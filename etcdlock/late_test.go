@@ -75,7 +75,7 @@ func TestLateRequestAfterALoss(t *testing.T) {
 			t.Fatal("the request was not lost")
 		}
 		n.set("")
-		if err := second(b.Break(t.Context(), "k")); err != nil {
+		if err := second(b.Break(t.Context(), "k", "")); err != nil {
 			t.Fatal(err)
 		}
 		var err error

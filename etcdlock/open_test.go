@@ -143,7 +143,7 @@ func TestAuthentication(t *testing.T) {
 	if err := b.(backend.Pinger).Ping(ctx); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.(backend.Breaker).Break(ctx, "k"); err != nil {
+	if _, err := b.(backend.Breaker).Break(ctx, "k", ""); err != nil {
 		t.Error(err)
 	}
 	for url, want := range map[string]string{

@@ -26,7 +26,7 @@ func TestOwnerCmp(t *testing.T) {
 	if holds("k", req.Owner, g.Token()+1) || holds("k", req.Owner, 0) || holds("other", req.Owner, g.Token()) || holds("k", request("k", 0).Owner, g.Token()) {
 		t.Error("true for another grant")
 	}
-	if _, err := b.Break(t.Context(), "k"); err != nil {
+	if _, err := b.Break(t.Context(), "k", ""); err != nil {
 		t.Fatal(err)
 	}
 	if holds("k", req.Owner, g.Token()) {

@@ -114,7 +114,7 @@ func TestQueueWithoutEvents(t *testing.T) {
 func TestBreak(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	b := open1(t, dir)
-	if h, err := b.Break(ctx, "k"); h != nil || err != nil {
+	if h, err := b.Break(ctx, "k", ""); h != nil || err != nil {
 		t.Fatalf("break of a free lock: %v, %v", h, err)
 	}
 	if entries, _ := os.ReadDir(filepath.Join(dir, "k")); entries != nil {
@@ -128,7 +128,7 @@ func TestBreak(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := queue(t, ctx, b, "k") // watches the same file in the same instance
-	h, err := open1(t, dir).Break(ctx, "k")
+	h, err := open1(t, dir).Break(ctx, "k", "")
 	if err != nil || h == nil || h.Owner != req.Owner {
 		t.Fatalf("removed %+v, %v", h, err)
 	}
@@ -226,7 +226,7 @@ func TestInspectAndList(t *testing.T) {
 	var listed []string
 	if err := shop.List(ctx, func(i backend.Info) bool {
 		listed = append(listed, i.Name)
-		_, err := shop.Break(ctx, i.Name) // yield may use the Backend
+		_, err := shop.Break(ctx, i.Name, "") // yield may use the Backend
 		return err == nil && i.Holder != nil
 	}); err != nil {
 		t.Fatal(err)
@@ -257,7 +257,7 @@ func TestClose(t *testing.T) {
 	for _, err := range []error{
 		b.Ping(ctx), b.List(ctx, nil), b.Abandon(ctx, request("k")), mine.Release(ctx), mine.Renew(ctx, 1),
 		second(b.TryAcquire(ctx, request("k"))), second(b.Acquire(ctx, request("k"))),
-		second(b.Break(ctx, "k")), second(b.Inspect(ctx, "k")),
+		second(b.Break(ctx, "k", "")), second(b.Inspect(ctx, "k")),
 	} {
 		wantErr(t, err, backend.ErrClosed)
 	}

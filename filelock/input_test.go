@@ -29,7 +29,7 @@ func TestBadInput(t *testing.T) {
 		wantErr(t, second(b.TryAcquire(t.Context(), request(key))), backend.ErrInvalid)
 		wantErr(t, second(b.Acquire(t.Context(), request(key))), backend.ErrInvalid)
 		wantErr(t, second(b.Inspect(t.Context(), key)), backend.ErrInvalid)
-		wantErr(t, second(b.Break(t.Context(), key)), backend.ErrInvalid)
+		wantErr(t, second(b.Break(t.Context(), key, "")), backend.ErrInvalid)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -105,7 +105,7 @@ func (b *Backend) going(ctx context.Context) error {
 }
 
 // Break implements backend.Breaker.
-func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -127,6 +127,9 @@ func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 		return nil, err
 	}
 	h := holder(dir, ns[0])
+	if owner != "" && owner != h.Owner {
+		return nil, &backend.LockedError{Holder: h}
+	}
 	if err := remove(ticketPath(dir, ns[0])); err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func TestBreakReachesAnotherProcess(t *testing.T) {
 	token := p.expect(t, "held")
 	b := open1(t, dir)
 	out := queue(t, t.Context(), b, "k")
-	h, err := b.Break(t.Context(), "k")
+	h, err := b.Break(t.Context(), "k", "")
 	if err != nil || h == nil || h.Token != token || !strings.HasPrefix(h.Metadata, "helper ") {
 		t.Fatalf("removed %+v, %v", h, err)
 	}

@@ -13,9 +13,11 @@ import (
 
 func (a *App) breakCommand() *Command {
 	var yes bool
+	var owner string
 	flags := NewFlagSet()
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	flags.Shorthand("y", "yes")
+	flags.StringVar(&owner, "owner", "", "release it only if this owner id, as inspect --json shows it, holds it")
 	return &Command{
 		Use:   "break NAME",
 		Short: "Release a lock of any holder",
@@ -24,27 +26,39 @@ a lock only if its holder is gone. A holder that is alive continues until it not
 the loss: at once if the service notifies it, else at its next renewal. Until then
 there are two holders.
 
-On a terminal, break shows the holder and asks. Elsewhere --yes is required.`,
+On a terminal, break shows the holder and asks. It then releases the lock only if that
+holder still has it. Elsewhere --yes is required, which releases the lock of whichever
+holder has it, unless --owner names one. If another holder has the lock, break changes
+nothing and exits with 1.`,
 		Example: `  lockctl break nightly
   lockctl break --yes nightly`,
 		Args:     oneArg("lock's NAME"),
 		Complete: a.completeName,
 		Flags:    flags,
 		Run: func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(ctx context.Context, c *lock.Client) error { return a.breakLock(ctx, c, args[0], yes) })
+			return a.withClient(ctx, func(ctx context.Context, c *lock.Client) error { return a.breakLock(ctx, c, args[0], owner, yes) })
 		},
 	}
 }
 
-func (a *App) breakLock(ctx context.Context, c *lock.Client, name string, yes bool) error {
+func (a *App) breakLock(ctx context.Context, c *lock.Client, name, owner string, yes bool) error {
+	held := true
 	if !yes {
-		if err := a.confirmBreak(ctx, c, name); err != nil {
+		var err error
+		if owner, held, err = a.confirmBreak(ctx, c, name, owner); err != nil {
 			return err
 		}
 	}
-	removed, err := c.Break(ctx, name)
-	if err != nil {
-		return err
+	var opts []lock.BreakOption
+	if owner != "" {
+		opts = append(opts, lock.IfHeldBy(owner))
+	}
+	var removed *lock.Holder
+	if held {
+		var err error
+		if removed, err = c.Break(ctx, name, opts...); err != nil {
+			return notBroken(name, err)
+		}
 	}
 	result := struct {
 		Name    string       `json:"name"`
@@ -59,19 +73,33 @@ func (a *App) breakLock(ctx context.Context, c *lock.Client, name string, yes bo
 	})
 }
 
-// confirmBreak shows the holder and asks the user.
-func (a *App) confirmBreak(ctx context.Context, c *lock.Client, name string) error {
+// notBroken returns err, or the answer that another holder has the lock.
+func notBroken(name string, err error) error {
+	var other *lock.LockedError
+	if !errors.As(err, &other) {
+		return err
+	}
+	return WithCode(ExitFailed, fmt.Errorf("%q was not broken: another holder has it: %s", name, holderText(&other.Holder)))
+}
+
+// confirmBreak shows the holder and asks the user. It returns the owner id to break, and false
+// if the lock is free.
+func (a *App) confirmBreak(ctx context.Context, c *lock.Client, name, owner string) (_ string, held bool, _ error) {
 	info, err := c.Inspect(ctx, name)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		info = lock.Info{Name: name}
 	case err != nil:
-		return err
+		return "", false, err
 	case info.Holder == nil:
-		return nil // Break says that the lock was free
+		return "", false, nil
+	case owner == "":
+		owner = info.Holder.Owner
+	case owner != info.Holder.Owner:
+		return "", false, notBroken(name, &lock.LockedError{Holder: *info.Holder})
 	}
 	if !isTerminal(a.In) {
-		return Usagef("break %q asks before it acts, and stdin is not a terminal: want --yes", name)
+		return "", false, Usagef("break %q asks before it acts, and stdin is not a terminal: want --yes", name)
 	}
 	holder := "an unknown holder"
 	if info.Holder != nil {
@@ -87,11 +115,11 @@ func (a *App) confirmBreak(ctx context.Context, c *lock.Client, name string) err
 	case line := <-answer:
 		switch strings.ToLower(strings.TrimSpace(line)) {
 		case "y", "yes":
-			return nil
+			return owner, true, nil
 		}
-		return WithCode(ExitFailed, fmt.Errorf("%q was not broken", name))
+		return "", false, WithCode(ExitFailed, fmt.Errorf("%q was not broken", name))
 	case <-ctx.Done():
 		fmt.Fprintln(a.Err)
-		return context.Cause(ctx)
+		return "", false, context.Cause(ctx)
 	}
 }

@@ -56,7 +56,7 @@ func (b *Backend) listShard(sh *shard) []backend.Info {
 }
 
 // Break implements backend.Breaker.
-func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
@@ -70,6 +70,10 @@ func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 	}
 	g := e.holder
 	holder := g.holder(now)
+	if owner != "" && owner != holder.Owner {
+		sh.mu.Unlock()
+		return nil, &backend.LockedError{Holder: holder}
+	}
 	e.handOver(now)
 	sh.mu.Unlock()
 	if g.onLost != nil {

@@ -222,7 +222,7 @@ func TestRenewalNeverShortens(t *testing.T) {
 func TestBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, s := t.Context(), NewSpace()
-		if h, err := s.Backend().Break(ctx, "k"); h != nil || err != nil {
+		if h, err := s.Backend().Break(ctx, "k", ""); h != nil || err != nil {
 			t.Fatalf("break of a free lock: %v, %v", h, err)
 		}
 		lost := make(chan error, 1)
@@ -232,7 +232,7 @@ func TestBreak(t *testing.T) {
 		next := make(chan backend.Grant, 1)
 		go func() { next <- must(s.Backend().Acquire(ctx, request("k", time.Minute)))(t) }()
 		synctest.Wait()
-		h := must(s.Backend().Break(ctx, "k"))(t)
+		h := must(s.Backend().Break(ctx, "k", ""))(t)
 		if h == nil || h.Owner != req.Owner || h.Token != g.Token() {
 			t.Fatalf("removed %+v", h)
 		}
@@ -320,7 +320,7 @@ func TestPrefixAndList(t *testing.T) {
 	var listed []string
 	if err := shop.List(ctx, func(i backend.Info) bool {
 		listed = append(listed, i.Name)
-		must(shop.Break(ctx, i.Name))(t) // yield may use the Backend
+		must(shop.Break(ctx, i.Name, ""))(t) // yield may use the Backend
 		return true
 	}); err != nil {
 		t.Fatal(err)

@@ -71,11 +71,14 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 }
 
 // Break releases a key for its holder and returns the holder, or nil if the key was free.
-func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	for {
 		info, err := b.Inspect(ctx, key)
 		if err != nil || info.Holder == nil {
 			return nil, err
+		}
+		if owner != "" && owner != info.Holder.Owner {
+			return nil, &backend.LockedError{Holder: *info.Holder}
 		}
 		n, err := b.leaveRow(ctx, info.Holder.Owner, b.release(key, info.Holder.Owner, false))
 		if err != nil {

@@ -69,18 +69,30 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	}
 }
 
-// Break removes the holder of a key and returns it, or nil if the key was free.
-func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+// Break implements backend.Breaker.
+func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	removed, _, err := query(ctx, b, 0, func(r pgx.CollectableRow) (backend.Holder, error) {
 		var token, left int64
 		var owner, metadata string
 		err := r.Scan(&token, &owner, &metadata, &left, nil, nil, nil, nil)
 		return holder(owner, metadata, token, left), err
-	}, b.sql.breakLock, b.key(key))
+	}, b.sql.breakLock, b.key(key), owner)
 	if err != nil || len(removed) == 0 {
+		if err == nil && owner != "" {
+			return nil, b.otherHolder(ctx, key)
+		}
 		return nil, err
 	}
 	return &removed[0], nil
+}
+
+// otherHolder returns a *backend.LockedError with the holder of a key, or nil if it is free.
+func (b *Backend) otherHolder(ctx context.Context, key string) error {
+	info, err := b.Inspect(ctx, key)
+	if err == nil && info.Holder != nil {
+		err = &backend.LockedError{Holder: *info.Holder}
+	}
+	return err
 }
 
 // Sweep deletes the rows of locks without a holder and without waiters that were not

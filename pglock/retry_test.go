@@ -31,7 +31,7 @@ func TestRolledBackAtCommit(t *testing.T) {
 		t.Errorf("a list whose first try is rolled back: want k once, got %+v, %v", infos, err)
 	}
 	b = scripted(t, rolledBackAnswer(answer{rows: [][]string{{"1", "o", "", "1000", "", "", "", ""}}}), answer{})
-	if h, err := b.Break(t.Context(), "k"); err != nil || h != nil {
+	if h, err := b.Break(t.Context(), "k", ""); err != nil || h != nil {
 		t.Errorf("a break that is rolled back and then finds no holder: want none, got %+v, %v", h, err)
 	}
 }

@@ -57,7 +57,7 @@ func TestLeastPrivilege(t *testing.T) {
 		if a.Err != nil {
 			return a.Err
 		}
-		if _, err := b.Break(t.Context(), "k{"); err != nil {
+		if _, err := b.Break(t.Context(), "k{", ""); err != nil {
 			return err
 		}
 		return b.Abandon(t.Context(), request("k{"))

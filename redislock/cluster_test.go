@@ -67,7 +67,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("%q was not pushed: %v left", name, left)
 		}
 		must(t, g1.Renew(t.Context(), 5*time.Second))
-		if _, err := b.Break(t.Context(), name); err != nil {
+		if _, err := b.Break(t.Context(), name, ""); err != nil {
 			t.Error(err)
 		}
 		must(t, get(t, c2).Release(t.Context()))

@@ -57,7 +57,7 @@ func TestForeignSiblings(t *testing.T) {
 		t.Error("the lock was not freed")
 	}
 	g = take(t, b, request("k"))
-	_, err = b.Break(t.Context(), "k")
+	_, err = b.Break(t.Context(), "k", "")
 	must(t, err)
 	must(t, c.Del(t.Context(), k.Queue).Err())
 	last := g.Token()
@@ -86,7 +86,7 @@ func TestForeignSiblings(t *testing.T) {
 	// an empty foreign value is one, and a long one is not read
 	for _, value := range []string{"", strings.Repeat("x", 1<<20)} {
 		must(t, c.Set(t.Context(), k.Lock, value, time.Minute).Err())
-		h, err := b.Break(t.Context(), "k")
+		h, err := b.Break(t.Context(), "k", "")
 		if err != nil || h == nil || !h.Foreign || len(h.Owner) > 400 {
 			t.Errorf("beside %d bytes: %v", len(value), err)
 		}
@@ -118,7 +118,7 @@ func TestForeignHolder(t *testing.T) {
 	must(t, get(t, ch).Release(t.Context()))
 	must(t, c.Set(t.Context(), p+":k", "for ever", 0).Err())
 	ch = queue(t.Context(), t, b, request("k"))
-	h, err := b.Break(t.Context(), "k")
+	h, err := b.Break(t.Context(), "k", "")
 	if err != nil || h == nil || !h.Foreign || h.Left != 0 {
 		t.Fatal(h, err)
 	}
@@ -132,7 +132,7 @@ func TestWrongType(t *testing.T) {
 	_, e1 := b.TryAcquire(t.Context(), request("k"))
 	_, e2 := b.Acquire(t.Context(), request("k"))
 	_, e3 := b.Inspect(t.Context(), "k")
-	_, e4 := b.Break(t.Context(), "k")
+	_, e4 := b.Break(t.Context(), "k", "")
 	for _, err := range []error{e1, e2, e3, e4} {
 		if !errors.Is(err, backend.ErrInvalid) || isUncertain(err) {
 			t.Errorf("got %v", err)

@@ -20,12 +20,15 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	return r.Info(key), nil
 }
 
-// Break revokes the grant of a key and returns its holder, or nil if the key is free.
-func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+// Break implements backend.Breaker.
+func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	k := b.proc.Keys(key)
-	r, err := b.srv.Eval(ctx, breakScript, k.Script(), b.proc.ChannelPrefix(), "")
+	r, err := b.srv.Eval(ctx, breakScript, k.Script(), b.proc.ChannelPrefix(), owner)
 	if err == nil {
 		err = r.CheckType(k)
+	}
+	if err == nil && r.Status == protocol.OtherOwner {
+		err = r.LockedError()
 	}
 	if err != nil || r.Status != protocol.Yes {
 		return nil, err

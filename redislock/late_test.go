@@ -137,7 +137,7 @@ func TestNothingRemainsAfterLoss(t *testing.T) {
 		must(t, g0.Release(t.Context()))
 		g := get(t, ch)
 		if pushed {
-			_, err := direct.Break(t.Context(), "k")
+			_, err := direct.Break(t.Context(), "k", "")
 			must(t, err)
 			<-lost
 		} else {
@@ -198,7 +198,7 @@ func TestBrokenBeforeItIsTaken(t *testing.T) {
 	b.subs.pollNow(b.proc.Channel()) // which also makes the push useless
 	<-arrived
 	must(t, g.Release(t.Context()))
-	if _, err := direct.Break(t.Context(), "k"); err != nil {
+	if _, err := direct.Break(t.Context(), "k", ""); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the break is received", func() bool {

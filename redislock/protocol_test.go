@@ -112,7 +112,7 @@ func TestExpiryWithoutRelease(t *testing.T) {
 func TestBreak(t *testing.T) {
 	p := newPrefix()
 	b, b2 := newBackend(t, p), newBackend(t, p)
-	if h, err := b.Break(t.Context(), "k"); h != nil || err != nil {
+	if h, err := b.Break(t.Context(), "k", ""); h != nil || err != nil {
 		t.Fatal(h, err)
 	}
 	lost := make(chan error, 1)
@@ -120,7 +120,7 @@ func TestBreak(t *testing.T) {
 	req.OnLost = func(err error) { lost <- err }
 	g := take(t, b, req)
 	ch := queue(t.Context(), t, b, request("k"))
-	h, err := b2.Break(t.Context(), "k")
+	h, err := b2.Break(t.Context(), "k", "")
 	must(t, err)
 	if h == nil || h.Owner != req.Owner || h.Token != g.Token() || h.Left <= 0 {
 		t.Errorf("broken: %+v", h)

@@ -70,7 +70,7 @@ func TestRenewBatch(t *testing.T) {
 	const n = 256
 	held := takeMany(t, b, n)
 	must(t, held[3].Release(t.Context()))
-	_, err = b.Break(t.Context(), "k77")
+	_, err = b.Break(t.Context(), "k77", "")
 	must(t, err)
 	must(t, held[200].Release(t.Context()))
 	successor := take(t, b, request("k200"))

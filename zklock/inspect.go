@@ -89,7 +89,7 @@ func (s *session) inspect(ctx context.Context, key string, now *leaderTime) (bac
 }
 
 // Break deletes the node of the holder of a key.
-func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	s, err := b.anySession(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,11 @@ func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 		}
 		path := dir + "/" + q[0].node // the name belongs to one attempt only
 		n, err := s.get(ctx, path)
+		h := newHolder(q[0].owner, n)
 		if err == nil && n.stat != nil {
+			if owner != "" && owner != h.Owner {
+				return nil, &backend.LockedError{Holder: h}
+			}
 			err = s.deleteNode(ctx, path)
 		}
 		switch {
@@ -119,7 +123,6 @@ func (b *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 		case err != nil:
 			return nil, err
 		}
-		h := newHolder(q[0].owner, n)
 		return &h, nil
 	}
 }

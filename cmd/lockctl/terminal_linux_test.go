@@ -154,6 +154,32 @@ func TestTerminalBreakAsks(t *testing.T) {
 	}
 }
 
+// The lock passes to another holder while break waits for the answer.
+func TestTerminalBreakOfTheHolderThatItShowed(t *testing.T) {
+	t.Parallel()
+	url := cmdtest.FileURL(t)
+	first := cmdtest.Begin(t, mode("signals"), "run", "--url", url, "x", "--", self)
+	first.Stdout.Contains("ready")
+	second := cmdtest.Begin(t, mode("signals"), "run", "--url", url, "--as", "second job", "x", "--", self)
+	second.Stderr.Contains("waiting")
+
+	keys, screen := onTerminal(t, nil, cmdtest.Binary(), "break", "--url", url, "x")
+	screen.Contains("[y/N] ")
+	first.Send(syscall.SIGTERM)
+	first.Wait()
+	second.Stdout.Contains("ready")
+	typeKeys(t, keys, "y\n")
+	screen.Contains("was not broken: another holder has it: second job")
+	code, _, stderr := cmdtest.Exec(t, nil, "break", "--url", url, "--yes", "--owner", "earlier", "x")
+	if code != lockcmd.ExitFailed || !strings.Contains(stderr, "was not broken: another holder has it: second job") {
+		t.Errorf("a break that names an earlier holder: exit code %d, stderr %q", code, stderr)
+	}
+	second.Send(syscall.SIGTERM)
+	if code := second.Wait(); code != 3 {
+		t.Fatalf("the second holder did not continue: exit code %d, stderr %q", code, second.Stderr.Text())
+	}
+}
+
 func TestBreakWithoutATerminalNeedsYes(t *testing.T) {
 	t.Parallel()
 	url := cmdtest.FileURL(t)

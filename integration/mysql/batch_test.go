@@ -145,7 +145,7 @@ func renewSome(t *testing.T, admin *sql.DB, b *mysqllock.Backend, other backend.
 		case 3, 203:
 			err = all[i].Grant.Release(t.Context())
 		case 64, 65, 255, 256:
-			_, err = other.(backend.Breaker).Break(t.Context(), key)
+			_, err = other.(backend.Breaker).Break(t.Context(), key, "")
 		case 106, 107, 299:
 			_, err = admin.Exec("UPDATE interlock SET expires="+serverNow+"-1000000 WHERE name=?", []byte("lock:"+key))
 		default:

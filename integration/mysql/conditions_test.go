@@ -35,7 +35,7 @@ func TestSteps(t *testing.T) {
 
 func anothersGrant(s *stage) {
 	stale := s.try()
-	if _, err := s.b.(backend.Breaker).Break(s.Context(), s.key); err != nil {
+	if _, err := s.b.(backend.Breaker).Break(s.Context(), s.key, ""); err != nil {
 		s.Fatal(err)
 	}
 	g := s.try()

@@ -115,7 +115,7 @@ func TestRowLocked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = other.(backend.Breaker).Break(t.Context(), "k")
+		_, err = other.(backend.Breaker).Break(t.Context(), "k", "")
 		if err == nil || time.Since(start) > bound {
 			t.Errorf("Break while a guarded transaction is open: want an error in about 2 s, got %v after %v", err, time.Since(start))
 		}

@@ -88,7 +88,7 @@ func TestKilledAtEachStep(t *testing.T) {
 				return b.Abandon(ctx, req)
 			}},
 			{"break", "UPDATE", true, func(ctx context.Context, b backend.Backend, _ backend.Grant, req backend.Request) error {
-				_, err := b.(backend.Breaker).Break(ctx, req.Key)
+				_, err := b.(backend.Breaker).Break(ctx, req.Key, "")
 				return err
 			}},
 		} {

@@ -92,7 +92,7 @@ func TestRenewBatch(t *testing.T) {
 					case 3:
 						must(t, all[i].Grant.Release(t.Context()))
 					case 4, 5:
-						_, err := other.Break(t.Context(), key)
+						_, err := other.Break(t.Context(), key, "")
 						must(t, err)
 					case 6, 7:
 						_, err := admin.Exec(t.Context(), "UPDATE interlock SET expires = clock_timestamp() - interval '1 second' WHERE name = $1", []byte("lock:"+key))

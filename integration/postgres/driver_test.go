@@ -171,7 +171,7 @@ func TestLeastPrivileges(t *testing.T) {
 	if next.g.Token() <= g.Token() {
 		t.Errorf("tokens %d, %d", g.Token(), next.g.Token())
 	}
-	if h, err := a.Break(t.Context(), "k"); err != nil || h == nil {
+	if h, err := a.Break(t.Context(), "k", ""); err != nil || h == nil {
 		t.Errorf("Break: %v, %v", h, err)
 	}
 	must(t, a.Abandon(t.Context(), request("never", time.Second)))

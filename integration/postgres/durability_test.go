@@ -57,7 +57,7 @@ func TestSurvivesPowerCut(t *testing.T) {
 
 	for what, end := range map[string]func() error{
 		"Release": func() error { return g.Release(t.Context()) },
-		"Break":   func() error { _, err := a.Break(t.Context(), "k"); return err },
+		"Break":   func() error { _, err := a.Break(t.Context(), "k", ""); return err },
 	} {
 		second := request("k", 10*time.Minute)
 		got := waitFor(t, b, second)

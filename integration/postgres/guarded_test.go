@@ -42,7 +42,7 @@ func TestStaleHolderCannotCommit(t *testing.T) {
 			t.Errorf("%s: the holder: want nil, got %v", level, err)
 		}
 		err = sell(func() {
-			if _, err := b.Break(t.Context(), req.Key); err != nil {
+			if _, err := b.Break(t.Context(), req.Key, ""); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := b.TryAcquire(t.Context(), request(req.Key, time.Hour)); err != nil {
@@ -79,7 +79,7 @@ func TestFence(t *testing.T) {
 	}
 	first, err := b.TryAcquire(t.Context(), request("k", time.Hour))
 	must(t, err)
-	_, err = b.Break(t.Context(), "k") // the first buyer has read 100 and is stopped past its lease
+	_, err = b.Break(t.Context(), "k", "") // the first buyer has read 100 and is stopped past its lease
 	must(t, err)
 	second, err := b.TryAcquire(t.Context(), request("k", time.Hour))
 	must(t, err)

@@ -58,7 +58,7 @@ func TestKilledWithinStatement(t *testing.T) {
 					case "Abandon":
 						err = b.Abandon(ctx, req)
 					case "Break":
-						_, err = b.Break(ctx, key)
+						_, err = b.Break(ctx, key, "")
 					}
 					done <- err
 				}()

@@ -87,7 +87,7 @@ const noProcess = "0000000000000000"
 
 func anothersGrant(s *stage) {
 	stale := s.try()
-	_, err := s.b.Break(s.Context(), s.key)
+	_, err := s.b.Break(s.Context(), s.key, "")
 	must(s, err)
 	g := s.try()
 	s.lost("Renew of a broken grant", stale.Renew(s.Context(), time.Hour))

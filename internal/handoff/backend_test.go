@@ -82,13 +82,59 @@ func TestAbandonOfASharedAttempt(t *testing.T) {
 	})
 }
 
+// A break that names a turn removes no other turn of its grant.
+func TestBreakOfATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, memlock.NewSpace())
+		first, err := b.Acquire(t.Context(), request("first"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := func(owner string) <-chan backend.Grant {
+			granted := make(chan backend.Grant, 1)
+			go func() {
+				g, err := b.Acquire(t.Context(), request(owner))
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- g
+			}()
+			synctest.Wait()
+			return granted
+		}
+		second := waiting("second")
+		if err := first.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g := <-second
+		var locked *backend.LockedError
+		if removed, err := b.Break(t.Context(), "k", "first"); removed != nil || !errors.As(err, &locked) || locked.Holder.Owner != "second" {
+			t.Fatalf("Break of an earlier turn: want a LockedError with the present one, got %+v, %v", removed, err)
+		}
+		if err := g.Renew(t.Context(), time.Minute); err != nil {
+			t.Fatalf("the present turn after a break of an earlier one: %v", err)
+		}
+		third := waiting("third")
+		if removed, err := b.Break(t.Context(), "k", "second"); err != nil || removed == nil || removed.Owner != "second" {
+			t.Fatalf("Break of the present turn: want its holder, got %+v, %v", removed, err)
+		}
+		if err := g.Renew(t.Context(), time.Minute); !errors.Is(err, backend.ErrLost) {
+			t.Fatalf("the broken turn: want ErrLost, got %v", err)
+		}
+		g = <-third
+		if err := g.Renew(t.Context(), time.Minute); err != nil {
+			t.Fatalf("the turn after a broken one: %v", err)
+		}
+	})
+}
+
 func TestWhatABackendLacks(t *testing.T) {
 	b, err := handoff.New(onlyWaits{memlock.New()}, backend.Capabilities{}, &cleanup.Cleaner{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, inspect := b.Inspect(t.Context(), "k")
-	_, broken := b.Break(t.Context(), "k")
+	_, broken := b.Break(t.Context(), "k", "")
 	for name, err := range map[string]error{"Inspect": inspect, "Break": broken, "List": b.List(t.Context(), nil)} {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: want errors.ErrUnsupported, got %v", name, err)

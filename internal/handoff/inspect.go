@@ -20,15 +20,41 @@ func (b *Backend) Inspect(ctx context.Context, key string) (info backend.Info, e
 }
 
 // Break implements backend.Breaker.
-func (b *Backend) Break(ctx context.Context, key string) (removed *backend.Holder, err error) {
+func (b *Backend) Break(ctx context.Context, key, owner string) (removed *backend.Holder, err error) {
 	inner, ok := backend.As[backend.Breaker](b.inner)
 	if !ok {
 		return nil, errors.ErrUnsupported
 	}
 	translate := b.translator(key)
-	removed, err = inner.Break(ctx, key)
+	if owner, err = b.innerOwner(key, owner); err != nil {
+		return nil, err
+	}
+	removed, err = inner.Break(ctx, key, owner)
 	translate(removed)
-	return removed, err
+	return removed, translateLocked(err, translate)
+}
+
+// innerOwner returns the owner id by which the inner backend knows the holder owner. If
+// owner has a turn of this client, its grant is not passed on any more: a break of the grant
+// removes no later turn. The error is that of an earlier turn of a grant.
+func (b *Backend) innerOwner(key, owner string) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range b.queues[key] {
+		s := q.grant
+		if s == nil {
+			continue
+		}
+		switch owner {
+		case s.turn.owner:
+			s.closed = true
+			q.sendLocked()
+			return s.req.Owner, nil
+		case s.req.Owner:
+			return "", s.lockedLocked()
+		}
+	}
+	return owner, nil
 }
 
 // List implements backend.Lister.

@@ -1,7 +1,7 @@
--- $1 name
+-- $1 name, $2 the owner to remove, '' for any
 WITH old AS (
 	SELECT token, owner, process, metadata, expires FROM {table}
-	WHERE name = $1 AND owner IS NOT NULL AND expires > {now} FOR UPDATE
+	WHERE name = $1 AND owner IS NOT NULL AND expires > {now} AND ($2 = '' OR owner = $2) FOR UPDATE
 ), changed AS (
 	UPDATE {table} l SET {hand over} FROM old WHERE l.name = $1
 	RETURNING l.token, l.owner, l.process, l.expires, l.queue[1] AS head

@@ -88,12 +88,13 @@ func (r *Backend) mergeHolder(hs []backend.Holder) *backend.Holder {
 	return &h
 }
 
-// Break frees a key at all nodes, whichever attempts hold it.
-func (r *Backend) Break(ctx context.Context, key string) (*backend.Holder, error) {
+// Break implements backend.Breaker: it removes the votes of owner, or all of them, at all
+// nodes.
+func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	k := r.proc.Keys(key)
 	names := r.names(k, "")
 	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
-		re, err := n.call(quorumBreak, names, r.args(0, "")...)
+		re, err := n.call(quorumBreak, names, r.args(0, owner)...)
 		if err == nil {
 			err = re.CheckType(k)
 		}
@@ -111,7 +112,11 @@ func (r *Backend) Break(ctx context.Context, key string) (*backend.Holder, error
 			infos = append(infos, o.replies[i].Info(key))
 		}
 	}
-	return r.merge(key, infos).Holder, nil
+	h := r.merge(key, infos).Holder
+	if h != nil && owner != "" && owner != h.Owner {
+		return nil, &backend.LockedError{Holder: *h}
+	}
+	return h, nil
 }
 
 // List lists the held keys, as a majority knows them. A node that hangs delays it by the read

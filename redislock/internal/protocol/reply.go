@@ -18,6 +18,8 @@ const (
 	Abandoned = -1
 	No        = 0
 	Yes       = 1
+	// OtherOwner is the reply of a break that names an owner which does not hold the key.
+	OtherOwner = 2
 )
 
 // Reply is the reply of a script.
@@ -84,7 +86,7 @@ func (r Reply) Holder() backend.Holder {
 // Info returns what a reply of Inspect says about the lock of that name.
 func (r Reply) Info(name string) backend.Info {
 	i := backend.Info{Name: name}
-	if r.Status == Yes {
+	if r.Status == Yes || r.Status == OtherOwner {
 		h := r.Holder()
 		h.Age = r.since(int64(h.Token))
 		i.Holder = &h
