@@ -108,7 +108,7 @@ func TestHostileReader(t *testing.T) {
 	must(t, handOver("barrier", func() {}).Release(t.Context()))
 	must(t, g.Renew(t.Context(), time.Hour))
 	broken.Store(true)
-	_, err = a.Break(t.Context(), "loss")
+	_, err = a.Break(t.Context(), "loss", "")
 	must(t, err)
 	select {
 	case err := <-lost:
