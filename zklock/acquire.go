@@ -107,6 +107,11 @@ func (a *attempt) try(ctx context.Context) (*grant, error) {
 		}
 		var err error
 		if alone, err = a.enqueue(ctx); err != nil {
+			var used *usedUpError
+			if errors.As(err, &used) {
+				a.b.setHeld(a.req.Key, true)
+				return nil, a.lockedError(ctx, used.queue)
+			}
 			return nil, err
 		}
 	}

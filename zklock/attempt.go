@@ -128,7 +128,8 @@ func (a *attempt) nothingRemains() bool {
 }
 
 // enqueue creates the attempt's node at the end of the queue. alone: the lock's node has
-// no other child. It takes one round trip if the lock's node exists.
+// no other child. It takes one round trip if the lock's node exists. The error is a
+// *usedUpError if the attempt must wait for the end of the queue.
 func (a *attempt) enqueue(ctx context.Context) (alone bool, err error) {
 	s := a.s
 	create := func(c *zk.Conn) ([]zk.MultiResponse, error) {
@@ -154,6 +155,12 @@ func (a *attempt) enqueue(ctx context.Context) (alone bool, err error) {
 				a.createUnknown, a.pending = true, pending
 			}
 			return false, explain(err, a.dir)
+		}
+		if !inOrder(r[0].String) {
+			if err := a.replaceLockNode(ctx, r[0].String); err != nil {
+				return false, err
+			}
+			continue
 		}
 		a.path, a.token = r[0].String, uint64(r[1].Stat.Mzxid)
 		return r[1].Stat.NumChildren == 1, nil
@@ -194,7 +201,7 @@ func (a *attempt) resolveCreate(ctx context.Context) error {
 		case err != nil:
 			return err
 		case n.stat == nil:
-		case known == "" && n.stat.EphemeralOwner == a.s.conn.SessionID():
+		case known == "" && n.stat.EphemeralOwner == a.s.conn.SessionID() && inOrder(path):
 			known, a.token = path, uint64(n.stat.Czxid)
 		default:
 			if err := a.s.deleteIfExists(ctx, path); err != nil {
@@ -207,8 +214,8 @@ func (a *attempt) resolveCreate(ctx context.Context) error {
 	return nil
 }
 
-// findNodes returns the paths of all nodes of the attempt in the order of the queue. It
-// waits until no request of the attempt can create another one.
+// findNodes returns the paths of all nodes of the attempt. It waits until no request of
+// the attempt can create another one.
 func (a *attempt) findNodes(ctx context.Context) ([]string, error) {
 	if a.pending != nil {
 		select {
@@ -224,10 +231,11 @@ func (a *attempt) findNodes(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.Sort(names) // by sequence number
 	var paths []string
-	for _, c := range queue(names) {
-		if c.owner == a.req.Owner {
-			paths = append(paths, a.dir+"/"+c.node)
+	for _, name := range names {
+		if c, ok := parseChild(name); ok && c.owner == a.req.Owner {
+			paths = append(paths, a.dir+"/"+name)
 		}
 	}
 	return paths, nil

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"cmp"
+	"math"
 	"net/url"
 	"path"
 	"slices"
@@ -64,22 +65,26 @@ func parseChild(node string) (child, bool) {
 	return child{node, owner, int32(seq)}, true
 }
 
+// lastSeq is the last sequence number of a place in the queue. The server counts the nodes
+// that were created below the node of a lock up to 2^31-1, and gives that number to all
+// later ones: they have no order. Up to 2^20 attempts may go on after lastSeq was given.
+const lastSeq = math.MaxInt32 - 1<<20
+
+// inOrder reports whether the node is a place in the queue. Other nodes are never granted.
+func (c child) inOrder() bool { return c.seq >= 0 && c.seq <= lastSeq }
+
 // queue returns the holder and the waiters among the children of a lock's node, in the
 // order in which they are served.
 func queue(nodes []string) []child {
 	q := make([]child, 0, len(nodes))
 	for _, n := range nodes {
-		if c, ok := parseChild(n); ok {
+		if c, ok := parseChild(n); ok && c.inOrder() {
 			q = append(q, c)
 		}
 	}
-	slices.SortFunc(q, func(a, b child) int { return cmp.Or(compareSeq(a.seq, b.seq), strings.Compare(a.node, b.node)) })
+	slices.SortFunc(q, func(a, b child) int { return cmp.Compare(a.seq, b.seq) })
 	return q
 }
-
-// compareSeq orders sequence numbers, which wrap from the greatest int32 to the
-// least. Those of nodes that exist at the same time are never 2^31 apart.
-func compareSeq(a, b int32) int { return cmp.Compare(a-b, 0) }
 
 // checkPrefix accepts a name that needs no escaping.
 func checkPrefix(prefix string) error {

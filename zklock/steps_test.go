@@ -116,6 +116,7 @@ func TestResolveCreate(t *testing.T) {
 	for name, c := range map[string]struct {
 		owners []int64 // the sessions of the attempt's nodes
 		lags   bool
+		first  int // sequence number of the first
 		want   int // which of them the attempt has then, -1 for none
 	}{
 		"never created":                  {want: -1},
@@ -124,13 +125,14 @@ func TestResolveCreate(t *testing.T) {
 		"in a session that was given up": {owners: []int64{theSession - 1}, want: -1},
 		"there and in this one":          {owners: []int64{theSession - 1, theSession}, want: 1},
 		"twice":                          {owners: []int64{theSession, theSession}},
+		"after the last sequence number": {owners: []int64{theSession}, first: lastSeq + 1, want: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &nodes{stats: map[string]zk.Stat{}, lags: c.lags}
 			a := newTestAttempt(t, n)
 			want := []string(nil)
 			for i, owner := range c.owners {
-				path := fmt.Sprintf("%s/%s-%010d", a.dir, a.req.Owner, i)
+				path := fmt.Sprintf("%s/%s-%010d", a.dir, a.req.Owner, c.first+i)
 				n.stats[path] = zk.Stat{Czxid: int64(40 + i), EphemeralOwner: owner}
 				if i == c.want {
 					want = []string{path}

@@ -71,12 +71,17 @@ func (w *waiter) waitInSession(ctx context.Context) (*grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.path == "" {
+	for a.path == "" {
 		alone, err := a.enqueue(ctx)
-		if err != nil {
+		var used *usedUpError
+		switch {
+		case errors.As(err, &used):
+			if err := w.awaitEmptyQueue(ctx, used.queue); err != nil {
+				return nil, err
+			}
+		case err != nil:
 			return nil, err
-		}
-		if alone {
+		case alone:
 			return a.grant(start, nil), nil
 		}
 	}
@@ -139,30 +144,42 @@ func (w *waiter) awaitChange(ctx context.Context, q []child, i int) (*grant, err
 		return nil, nil // deleted meanwhile
 	}
 	w.reportWaiting(q, i, front)
-	silence := time.NewTimer(a.req.TTL)
+	which, e, err := w.awaitEvent(ctx, front, second, mine)
+	if err != nil {
+		return nil, err
+	}
+	delete(w.watches, [...]string{predecessor, before, own}[which])
+	if which == 0 && e.Type == zk.EventNodeDeleted && i == 1 {
+		if mine := w.ownWatch(); mine != nil {
+			return a.grant(time.Now(), mine), nil
+		}
+	}
+	return nil, nil
+}
+
+// awaitEvent waits for an event of one of up to three nodes, and returns its index. The
+// zero node has no events.
+func (w *waiter) awaitEvent(ctx context.Context, nodes ...node) (which int, e zk.Event, err error) {
+	nodes = append(nodes, node{}, node{})
+	s, ttl := w.a.s, w.a.req.TTL
+	silence := time.NewTimer(ttl)
 	defer silence.Stop()
 	for {
 		select {
-		case e := <-front.event:
-			delete(w.watches, predecessor)
-			if mine := w.ownWatch(); e.Type == zk.EventNodeDeleted && i == 1 && mine != nil {
-				return a.grant(time.Now(), mine), nil
-			}
-			return nil, nil
-		case <-second.event:
-			delete(w.watches, before)
-			return nil, nil
-		case <-mine.event:
-			delete(w.watches, own)
-			return nil, nil
-		case <-a.s.done:
-			return nil, a.s.endErr()
+		case e := <-nodes[0].event:
+			return 0, e, nil
+		case e := <-nodes[1].event:
+			return 1, e, nil
+		case e := <-nodes[2].event:
+			return 2, e, nil
+		case <-s.done:
+			return -1, e, s.endErr()
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return -1, e, context.Cause(ctx)
 		case <-silence.C:
-			left := a.req.TTL - time.Since(a.s.clock.times().answeredAt)
+			left := ttl - time.Since(s.clock.times().answeredAt)
 			if left <= 0 {
-				return nil, errors.New("zookeeper: the server does not answer")
+				return -1, e, errors.New("zookeeper: the server does not answer")
 			}
 			silence.Reset(left)
 		}

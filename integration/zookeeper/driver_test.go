@@ -27,7 +27,6 @@ func TestDriver(t *testing.T) {
 			count := newCounter(t, s.Addr())
 			for name, test := range map[string]func(*testing.T, string, *zk.Conn){
 				"foreign children":    foreignChildren,
-				"sequence past wrap":  pastWrap,
 				"permissions":         permissions,
 				"bad input":           badInput,
 				"guard":               guarded,
@@ -63,33 +62,6 @@ func foreignChildren(t *testing.T, addr string, conn *zk.Conn) {
 	}
 	if h := must[*backend.Holder](t)(c.Break(t.Context(), "foreign")); h != nil {
 		t.Errorf("Break of a free key with foreign children: got %+v", h)
-	}
-}
-
-// pastWrap creates a queue as it is after the sequence number has passed the greatest
-// int32, which takes too long for a test.
-func pastWrap(t *testing.T, addr string, conn *zk.Conn) {
-	c := client(t, "zk://"+addr, 5*time.Second)
-	makeNode(t, c, "wrap")
-	var want []string
-	for i, seq := range []string{"2147483646", "2147483647", "-2147483648", "-2147483647"} {
-		owner := strings.Repeat(fmt.Sprint(9-i), 32)
-		want = append(want, owner)
-		must[string](t)(conn.Create(node("wrap")+"/"+owner+"-"+seq, []byte("by hand"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))
-	}
-	for len(want) > 0 {
-		info := must[backend.Info](t)(c.Inspect(t.Context(), "wrap"))
-		got := []string{info.Holder.Owner}
-		for _, w := range info.Waiters {
-			got = append(got, w.Owner)
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("got %q, want %q", got, want)
-		}
-		if h := must[*backend.Holder](t)(c.Break(t.Context(), "wrap")); h == nil || h.Owner != want[0] {
-			t.Fatalf("broke %+v, want %s", h, want[0])
-		}
-		want = want[1:]
 	}
 }
 
