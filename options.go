@@ -75,8 +75,8 @@ func WithMetadata(s string) MutexOption {
 // WithMinHold keeps the lock for at least d after it was granted. An earlier Unlock ends
 // the lease at once, but other clients get the lock only when d has passed. So a scheduled
 // job that finishes early does not run again on a node whose clock is late. If the client
-// is closed before that, a backend with TTLs still keeps the lock for the rest of d; other
-// backends free it.
+// is closed before that, Redis, PostgreSQL and MySQL keep the lock for the rest of d. The
+// other backends free it: their locks end with a session, a process or a file.
 func WithMinHold(d time.Duration) MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.minHold = d })
 }

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -57,14 +58,14 @@ func (b *Backend) acquire(ctx context.Context, req backend.Request, f func(conte
 // failed classifies the error of an attempt that ended without a grant.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if end := ctx.Err(); end != nil && !errors.Is(err, end) {
-		err = errors.Join(end, err)
+		err = fmt.Errorf("%w: %w", end, err)
 	}
 	if a.nothingRemains() {
 		a.forget()
 		return backend.NotExecuted(err)
 	}
 	if a.b.life.Err() != nil {
-		err = errors.Join(backend.ErrClosed, err)
+		err = fmt.Errorf("%w: %w", backend.ErrClosed, err)
 	}
 	if errors.Is(err, backend.ErrUncertain) {
 		return err
@@ -135,7 +136,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err := a.joinSession(ctx); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, min(max(a.req.TTL/3, 250*time.Millisecond), a.b.opt.openTimeout))
+	within, cancel := withLimit(ctx, min(max(a.req.TTL/3, 250*time.Millisecond), a.b.opt.openTimeout))
 	defer cancel()
 	if err := a.s.awaitConnection(within); err != nil {
 		return err
@@ -165,7 +166,7 @@ func (a *attempt) withdraw(ctx context.Context, q []child) error {
 	err := a.s.deleteIfExists(ctx, a.path)
 	locked := <-read
 	if err != nil {
-		return errors.Join(err, locked)
+		return fmt.Errorf("%w; cannot leave the queue: %w", locked, err)
 	}
 	a.path = ""
 	return locked

@@ -75,6 +75,8 @@ func (b *Backend) setLimits(l limits) {
 			"The TTL is the timeout of a session that all locks of one TTL share: the service keeps a lock that is not renewed while the holder's process lives, and the end of a session ends all its locks.",
 			"The service notices the end of a session up to a tick after its timeout.",
 			"Restoring a snapshot sets the fencing tokens back.",
+			"If minSessionTimeout of the servers is less than two ticks, two clients can hold.",
+			"After 2^31 - 2^20 attempts for one name, the next ones wait until its queue is empty, and are then served in any order.",
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}

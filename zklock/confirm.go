@@ -20,7 +20,7 @@ func (s *session) confirm(ctx context.Context) error {
 	case s.confirming <- struct{}{}:
 		defer func() { <-s.confirming }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return endOf(ctx)
 	case <-s.done:
 		return s.endErr()
 	}
@@ -30,7 +30,7 @@ func (s *session) confirm(ctx context.Context) error {
 	timeout := s.clock.times().timeout
 	sleep(ctx, time.Until(s.confirmSent.Add(min(timeout/50, 50*time.Millisecond))))
 	s.confirmSent = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, timeout/3)
+	ctx, cancel := withLimit(ctx, timeout/3)
 	defer cancel()
 	if err := s.awaitConnection(ctx); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *session) maintain() {
 		case !s.inUse():
 			wait = every
 		case wait <= 0:
-			ctx, cancel := context.WithTimeout(s.ending, every)
+			ctx, cancel := withLimit(s.ending, every)
 			wait = every
 			if err := s.confirm(ctx); err != nil {
 				wait = every / 4

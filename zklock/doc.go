@@ -37,7 +37,7 @@
 //
 // The fencing token is the id of the transaction that created the holder's node. It
 // rises over everything but a restored snapshot. The sequence number in the name of a
-// node wraps, and is not a token.
+// node begins again with the lock's node, and is not a token.
 //
 // # Hand-off
 //
@@ -69,13 +69,18 @@
 // # Permissions
 //
 // READ on the prefix's node, CREATE there for new names; READ, WRITE, CREATE and DELETE on
-// the nodes of the names. The nodes that the driver creates permit everything to all users,
-// with a user in the URL to that user alone, or what [WithACL] says.
+// the nodes of the names. CREATE on the chroot, until the prefix's node exists, and DELETE
+// on the prefix's node after 2^31 attempts for one name.
+// The nodes that the driver creates permit everything to all users, with a user in the URL
+// to that user alone, or what [WithACL] says.
 //
 // # Limits
 //
-// Half a tick is assumed to be a quarter of the least session timeout, so minSessionTimeout
-// must not be configured to less than two ticks.
+// Half a tick is assumed to be a quarter of the least session timeout. If minSessionTimeout
+// is configured to less than two ticks, two clients can hold.
+//
+// After 2^31 - 2^20 attempts for one name, the next ones wait until its queue is empty, and
+// are then served in any order.
 //
 // A paused process may go on for a moment after its session has ended. A check of the
 // token at the resource, or [Backend.Guard], prevents damage.

@@ -1,11 +1,14 @@
 package zklock
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -19,6 +22,30 @@ var (
 	errNoAnswer    = errors.New("zookeeper: the session was given up after a timeout without an answer")
 	errIdleSession = errors.New("zookeeper: the session was closed after a minute without use")
 )
+
+// errTooSlow is the error of a request that a limit of the driver ended. It is no
+// [context.DeadlineExceeded], which is for deadlines of the caller.
+var errTooSlow = errors.New("no answer in time")
+
+func withLimit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, errTooSlow)
+}
+
+// endOf returns why ctx has ended: the error of the caller's context, or errTooSlow.
+func endOf(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errTooSlow) {
+		return errTooSlow
+	}
+	return ctx.Err()
+}
+
+// dialError returns the error of a dial under ctx without the deadline of a limit.
+func dialError(ctx context.Context, addr string, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%s: %w", addr, cmp.Or(endOf(ctx), errTooSlow))}
+	}
+	return err
+}
 
 func sessionEnded(err error) bool {
 	return errors.Is(err, errSessionExpired) || errors.Is(err, errNoAnswer) || errors.Is(err, errIdleSession)

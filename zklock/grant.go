@@ -78,7 +78,7 @@ func (g *grant) monitor() {
 			continue
 		}
 		timeout := g.s.clock.times().timeout
-		within, cancel := context.WithTimeout(ctx, timeout/3)
+		within, cancel := withLimit(ctx, timeout/3)
 		if err := g.verify(within); err != nil { // Renew handles errors other than a loss
 			sleep(ctx, timeout/12)
 		}

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -22,7 +21,7 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.opt.openTimeout)
+	ctx, cancel := withLimit(ctx, b.opt.openTimeout)
 	defer cancel()
 	l, err := probe(ctx, b.dial, b.addrs, b.dialTimeout)
 	if err != nil {
@@ -55,12 +54,12 @@ func New(ctx context.Context, conn *zk.Conn, timeout time.Duration, opts ...Opti
 	}
 	b := newBackend(o)
 	b.given = conn
-	ctx, cancel := context.WithTimeout(ctx, o.openTimeout)
+	ctx, cancel := withLimit(ctx, o.openTimeout)
 	defer cancel()
 	for conn.Server() == "" || conn.State() != zk.StateHasSession {
 		sleep(ctx, 10*time.Millisecond)
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("zookeeper: the connection given to New is %v: %w", conn.State(), ctx.Err())
+			return nil, fmt.Errorf("zookeeper: the connection given to New is %v: %w", conn.State(), endOf(ctx))
 		}
 	}
 	b.addrs = []string{conn.Server()}
@@ -104,7 +103,10 @@ func parse(u *backend.URL) (*Backend, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkPrefix(o.prefix), checkRoot(o.root)); err != nil {
+	if err := checkPrefix(o.prefix); err != nil {
+		return nil, err
+	}
+	if err := checkRoot(o.root); err != nil {
 		return nil, err
 	}
 	if len(u.Hosts) == 0 {

@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"time"
 )
 
@@ -23,9 +22,9 @@ type limits struct{ least, most time.Duration }
 // session timeouts. There is no request for them, so probe opens two sessions with timeouts
 // that are out of bounds, and closes them.
 func probe(ctx context.Context, dial dialer, addrs []string, each time.Duration) (limits, error) {
-	var errs []error
+	var errs error
 	for _, i := range rand.Perm(len(addrs)) {
-		one, cancel := context.WithTimeout(ctx, each)
+		one, cancel := withLimit(ctx, each)
 		least, err := negotiate(one, dial, addrs[i], 1)
 		most := least
 		if err == nil {
@@ -35,12 +34,15 @@ func probe(ctx context.Context, dial dialer, addrs []string, each time.Duration)
 		if err == nil {
 			return limits{least, most}, nil
 		}
-		errs = append(errs, err)
+		if errs != nil {
+			err = fmt.Errorf("%w; %w", errs, err)
+		}
+		errs = err
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return limits{}, fmt.Errorf("zookeeper: no server of %s answers: %w", strings.Join(addrs, ","), errors.Join(errs...))
+	return limits{}, fmt.Errorf("zookeeper: no server answers: %w", errs)
 }
 
 // negotiate opens a session with a timeout in milliseconds, closes it, and returns the
@@ -48,7 +50,7 @@ func probe(ctx context.Context, dial dialer, addrs []string, each time.Duration)
 func negotiate(ctx context.Context, dial dialer, addr string, ms int32) (time.Duration, error) {
 	c, err := dial(ctx, addr)
 	if err != nil {
-		return 0, err
+		return 0, dialError(ctx, addr, err)
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
@@ -67,7 +69,7 @@ func negotiate(ctx context.Context, dial dialer, addr string, ms int32) (time.Du
 	case err == nil && (size < 16 || size > 1024):
 		err = errors.New("the reply is not that of a ZooKeeper server")
 	case err != nil && ctx.Err() != nil:
-		err = fmt.Errorf("no answer in time: %w", ctx.Err())
+		err = endOf(ctx)
 	case errors.Is(err, io.EOF):
 		err = errors.New("the server closed the connection: it may have no quorum, or too many connections of this client")
 	}

@@ -15,8 +15,8 @@ import (
 // request may be left behind in it: pending is then closed when that has ended. change:
 // the request changes something.
 func call[T any](ctx context.Context, s *session, change bool, f func(c *zk.Conn) (T, error)) (v T, pending <-chan struct{}, err error) {
-	if err := ctx.Err(); err != nil {
-		return v, nil, notSent{err}
+	if ctx.Err() != nil {
+		return v, nil, notSent{endOf(ctx)}
 	}
 	if err := s.startCall(); err != nil {
 		return v, nil, err
@@ -44,7 +44,7 @@ func call[T any](ctx context.Context, s *session, change bool, f func(c *zk.Conn
 		}
 		return r.v, nil, r.err
 	case <-ctx.Done():
-		return v, done, ctx.Err()
+		return v, done, endOf(ctx)
 	case <-s.done:
 		return v, done, s.endErr()
 	}

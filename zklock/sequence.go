@@ -70,7 +70,7 @@ func (w *waiter) awaitEmptyQueue(ctx context.Context, q []child) error {
 	}
 	w.queued, w.lastContact = true, time.Now()
 	if last.stat != nil {
-		w.reportWaiting(q, len(q), last)
+		w.reportWaiting(q, node{})
 		if _, _, err := w.awaitEvent(ctx, last); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -113,14 +112,14 @@ func (s *session) dial(_, addr string, _ time.Duration) (net.Conn, error) {
 		s.end(errNoAnswer)
 		return nil, errNoAnswer
 	}
-	ctx, cancel := context.WithTimeout(s.ending, min(max(timeout/3, 250*time.Millisecond), s.b.dialTimeout))
+	ctx, cancel := withLimit(s.ending, min(max(timeout/3, 250*time.Millisecond), s.b.dialTimeout))
 	defer cancel()
 	c, err := s.b.dial(ctx, addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.dialErr = err
-		return nil, err
+		s.dialErr = dialError(ctx, addr, err)
+		return nil, s.dialErr
 	}
 	if s.ending.Err() != nil {
 		_ = c.Close()
@@ -212,7 +211,10 @@ func (s *session) endErr() error {
 // caller's connection, whose state is not known, it returns at once.
 func (s *session) awaitConnection(ctx context.Context) error {
 	if !s.b.own {
-		return ctx.Err()
+		if ctx.Err() != nil {
+			return endOf(ctx)
+		}
+		return nil
 	}
 	s.mu.Lock()
 	connected := s.connected
@@ -230,15 +232,15 @@ func (s *session) awaitConnection(ctx context.Context) error {
 // notConnected returns the error of a wait for the connection that ctx ended.
 func (s *session) notConnected(ctx context.Context) error {
 	if !s.b.own {
-		return fmt.Errorf("zookeeper: the connection given to New is %v: %w", s.conn.State(), ctx.Err())
+		return fmt.Errorf("zookeeper: the connection given to New is %v: %w", s.conn.State(), endOf(ctx))
 	}
 	s.mu.Lock()
 	err := s.dialErr
 	s.mu.Unlock()
 	if err == nil {
-		err = errors.New("the connection was lost")
+		err = fmt.Errorf("the connection to %s was lost", strings.Join(s.b.addrs, ","))
 	}
-	return fmt.Errorf("zookeeper: not connected to %s (%w): %w", strings.Join(s.b.addrs, ","), err, ctx.Err())
+	return fmt.Errorf("zookeeper: not connected (%w): %w", err, endOf(ctx))
 }
 
 // connNumber returns the number of the current connection, 0 for a caller's

@@ -100,7 +100,7 @@ func (b *Backend) retire(s *session) bool {
 // run opens the session and maintains it until it ends.
 func (s *session) run() {
 	defer s.calls.Done()
-	ctx, cancel := context.WithTimeout(s.ending, s.b.opt.openTimeout)
+	ctx, cancel := withLimit(s.ending, s.b.opt.openTimeout)
 	defer cancel()
 	open := s.adopt
 	if s.b.own {

@@ -26,12 +26,14 @@ type waiter struct {
 }
 
 // run waits over lost connections and ended sessions, until the service has not answered
-// for a TTL.
+// for a TTL. The process may have been stopped for that long, so run gives up only after an
+// attempt that began later.
 func (w *waiter) run(ctx context.Context) (*grant, error) {
 	a := w.a
 	pause := 10 * time.Millisecond
 	var r retries
 	for {
+		begun := time.Now()
 		g, err := w.waitInSession(ctx)
 		if g != nil {
 			return g, nil
@@ -41,7 +43,6 @@ func (w *waiter) run(ctx context.Context) (*grant, error) {
 				w.lastContact = t
 			}
 		}
-		silence := time.Since(w.lastContact)
 		switch {
 		case ctx.Err() != nil, permanent(err):
 			return nil, err
@@ -50,8 +51,8 @@ func (w *waiter) run(ctx context.Context) (*grant, error) {
 				return nil, err
 			}
 			continue
-		case silence >= a.req.TTL:
-			return nil, fmt.Errorf("zookeeper: no answer for %v: %w", silence.Round(time.Millisecond), err)
+		case begun.Sub(w.lastContact) >= a.req.TTL:
+			return nil, fmt.Errorf("zookeeper: no answer for %v: %w", time.Since(w.lastContact).Round(time.Millisecond), err)
 		}
 		sleep(ctx, pause)
 		pause = min(2*pause, a.req.TTL/12+time.Millisecond, 500*time.Millisecond)
@@ -62,9 +63,10 @@ func (w *waiter) run(ctx context.Context) (*grant, error) {
 func (w *waiter) waitInSession(ctx context.Context) (*grant, error) {
 	a := w.a
 	start := time.Now()
-	within, cancel := ctx, func() {}
+	within, cancel := ctx, context.CancelFunc(func() {})
 	if w.queued { // it waits for the service until run gives up
-		within, cancel = context.WithDeadline(ctx, w.lastContact.Add(a.req.TTL))
+		left := a.req.TTL - time.Since(w.lastContact)
+		within, cancel = withLimit(ctx, max(left, a.req.TTL/4, 250*time.Millisecond))
 	}
 	err := a.prepare(within)
 	cancel()
@@ -112,7 +114,10 @@ func (w *waiter) position(ctx context.Context) (q []child, i int, err error) {
 	}
 	go func() { watched <- w.addWatches(ctx, own) }()
 	q, i, err = w.a.position(ctx)
-	return q, i, errors.Join(err, <-watched)
+	if e := <-watched; err == nil {
+		err = e
+	}
+	return q, i, err
 }
 
 // awaitChange waits until one of the two nodes in front of the attempt, or its own, is
@@ -143,7 +148,14 @@ func (w *waiter) awaitChange(ctx context.Context, q []child, i int) (*grant, err
 	if front.stat == nil || before != "" && second.stat == nil || own != "" && mine.stat == nil {
 		return nil, nil // deleted meanwhile
 	}
-	w.reportWaiting(q, i, front)
+	holder := node{}
+	switch i {
+	case 1:
+		holder = front
+	case 2:
+		holder = second
+	}
+	w.reportWaiting(q, holder)
 	which, e, err := w.awaitEvent(ctx, front, second, mine)
 	if err != nil {
 		return nil, err
@@ -186,17 +198,14 @@ func (w *waiter) awaitEvent(ctx context.Context, nodes ...node) (which int, e zk
 	}
 }
 
-// reportWaiting calls OnWait once. Only the waiter behind the holder has read more than
-// the holder's owner id.
-func (w *waiter) reportWaiting(q []child, i int, front node) {
+// reportWaiting calls OnWait once. Only the two waiters behind the holder have read its
+// node, and so more than its owner id.
+func (w *waiter) reportWaiting(q []child, holder node) {
 	if w.reported || w.a.req.OnWait == nil {
 		return
 	}
 	w.reported = true
-	if i > 1 {
-		front = node{}
-	}
-	w.a.req.OnWait(&backend.LockedError{Holder: newHolder(q[0].owner, front)})
+	w.a.req.OnWait(&backend.LockedError{Holder: newHolder(q[0].owner, holder)})
 }
 
 // addWatches watches these children of the lock's node. It skips empty names and those

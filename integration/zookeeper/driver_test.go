@@ -28,6 +28,7 @@ func TestDriver(t *testing.T) {
 			for name, test := range map[string]func(*testing.T, string, *zk.Conn){
 				"foreign children":    foreignChildren,
 				"permissions":         permissions,
+				"least privilege":     leastPrivilege,
 				"bad input":           badInput,
 				"guard":               guarded,
 				"own connection":      ownConnection,
@@ -101,6 +102,64 @@ func permissions(t *testing.T, addr string, conn *zk.Conn) {
 	must[string](t)(conn.Create("/readonly", nil, zk.FlagPersistent, zk.WorldACL(zk.PermRead)))
 	if _, err := lock.Open(t.Context(), "zk://"+addr+"/readonly"); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "/readonly/interlock") {
 		t.Errorf("a read-only chroot: got %v", err)
+	}
+}
+
+// leastPrivilege locks with the permissions of the documentation and no other: CREATE on the
+// chroot, and then READ and CREATE on the node of the prefix.
+func leastPrivilege(t *testing.T, addr string, conn *zk.Conn) {
+	if err := conn.AddAuth("digest", []byte("root:root")); err != nil {
+		t.Fatal(err)
+	}
+	acl := func(perms int32) []zk.ACL {
+		return append(zk.DigestACL(perms, "app", "secret"), zk.DigestACL(zk.PermAll, "root", "root")...)
+	}
+	must[string](t)(conn.Create("/least", nil, zk.FlagPersistent, acl(zk.PermRead|zk.PermCreate)))
+	url := "zk://app:secret@" + addr + "/least"
+	first := client(t, url, 5*time.Second)
+	makeNode(t, first, "created")
+	must[string](t)(conn.Create("/least-given", nil, zk.FlagPersistent, acl(zk.PermRead)))
+	must[string](t)(conn.Create("/least-given/interlock", nil, zk.FlagPersistent, acl(zk.PermRead|zk.PermCreate)))
+	all := acl(zk.PermRead | zk.PermWrite | zk.PermCreate | zk.PermDelete)
+	must[string](t)(conn.Create("/least-given/interlock/given", nil, zk.FlagPersistent, all))
+	for _, key := range []string{"given", "new"} {
+		c, waits := waitingClient(t, url+"-given", 5*time.Second)
+		l := must[*lock.Lease](t)(c.Mutex(key).Lock(t.Context()))
+		granted := make(chan error, 1)
+		go func() {
+			l, err := c.Mutex(key).Lock(t.Context())
+			if err == nil {
+				err = errors.Join(l.Check(t.Context()), l.Unlock(t.Context()))
+			}
+			granted <- err
+		}()
+		<-waits
+		if info, err := c.Inspect(t.Context(), key); err != nil || info.Holder == nil || len(info.Waiters) != 1 || info.Holder.Age <= 0 {
+			t.Errorf("Inspect: %+v, %v", info, err)
+		}
+		if err := errors.Join(l.Check(t.Context()), l.Unlock(t.Context()), <-granted); err != nil {
+			t.Error(err)
+		}
+		l = must[*lock.Lease](t)(c.Mutex(key).TryLock(t.Context()))
+		if h, err := c.Break(t.Context(), key); err != nil || h == nil || h.Owner != l.Owner() {
+			t.Errorf("Break: %+v, %v", h, err)
+		}
+		if err := c.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	for missing, perms := range map[string]int32{"READ": zk.PermCreate, "CREATE": zk.PermRead} {
+		root := "/without-" + missing
+		must[string](t)(conn.Create(root, nil, zk.FlagPersistent, acl(zk.PermRead)))
+		must[string](t)(conn.Create(root+"/interlock", nil, zk.FlagPersistent, acl(perms)))
+		c, err := lock.Open(t.Context(), "zk://app:secret@"+addr+root)
+		if err == nil {
+			defer c.Close(context.Background())
+			_, err = c.Mutex("key").TryLock(t.Context())
+		}
+		if !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), root+"/interlock") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("without %s on the node of the prefix: got %v", missing, err)
+		}
 	}
 }
 
