@@ -141,7 +141,7 @@ func TestScriptFailsMidway(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:32.":                       false,
 		"NOPERM No permissions to access a key": false,
 	} {
-		if got := isUncertain(server.Classify(serverError(text))); got != want {
+		if got := isUncertain(server.Classify(serverError(text), nil)); got != want {
 			t.Errorf("%s: uncertain %v", text, got)
 		}
 	}

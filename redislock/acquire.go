@@ -250,6 +250,9 @@ func (w *waiter) failed(ctx context.Context, err error) error {
 	case replicas && !unanswered:
 		return err // released, and not in the queue
 	case replicas, tooLong, errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed):
+		if isUncertain(err) {
+			return err
+		}
 		return backend.Uncertain(err)
 	}
 	w.polls.timer.Reset(w.backoff)

@@ -126,6 +126,7 @@ func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 			"Tokens rise over a restart and a failover if the clock of the new master is not behind the time of the last grant.",
 			"A waiter whose connection breaks loses its place in the queue. A waiter whose dead connection the server has not detected delays the others by up to 3 s when it becomes the first.",
 			"If the holder and the first waiter die together, the next waiter detects it up to half a lease after the holder's lease has ended, or up to one and a half of its own TTL (at most 45 s) after its last poll, whichever is later.",
+			"Expiry is replicated as an absolute time: if the clock of a promoted replica is ahead of that of the old master, leases end early by the difference, also those that WAIT acknowledged, and a second holder may be granted the lock.",
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
 			"A foreign client that holds the key does not hand it over: waiters detect its release within a second. It does not respect the queue.",
 			fmt.Sprintf("A request that the network delivers more than %v after its attempt was abandoned is no longer refused.", protocol.TombstoneTTL),
@@ -139,7 +140,7 @@ func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 	if n := b.opt.replicas; n > 0 {
 		c.Caveats = append(c.Caveats, fmt.Sprintf("A grant is acknowledged by %d replica(s) before it is reported, but a failover may still promote a replica without it.", n))
 	}
-	c.Caveats = append(c.Caveats, found.Caveats...)
+	found.Declare(&c)
 	return c
 }
 

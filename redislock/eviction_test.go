@@ -16,8 +16,9 @@ func TestEviction(t *testing.T) {
 		t.Error(err)
 	}
 	b := openURL(t, "redis://"+addr+"?eviction=accept")
-	if c := strings.Join(b.Capabilities().Caveats, " "); !strings.Contains(c, "volatile-lru") {
-		t.Error(c)
+	if c := b.Capabilities(); c.Order != backend.Unordered || c.Wake != backend.WakePoll ||
+		!strings.Contains(strings.Join(c.Caveats, " "), "volatile-lru evicts keys") {
+		t.Errorf("%+v", c)
 	}
 	must(t, b.srv.Client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	if c := strings.Join(openURL(t, "redis://"+addr).Capabilities().Caveats, " "); !strings.Contains(c, "would evict") {

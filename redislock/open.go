@@ -29,7 +29,10 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	b, err := open(ctx, client, o)
 	if err != nil {
 		_ = client.Close()
-		return nil, fmt.Errorf("%s at %s: %w", u.Scheme, strings.Join(s.Addrs, ","), err)
+		if addrs := strings.Join(s.Addrs, ","); !strings.Contains(err.Error(), addrs) {
+			err = fmt.Errorf("%s at %s: %w", u.Scheme, addrs, err)
+		}
+		return nil, err
 	}
 	b.srv.Own = true
 	if s.Scheme == "redis+sentinel" {

@@ -25,7 +25,9 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	if b.srv.Cluster != nil {
 		return slices.Repeat([]error{fmt.Errorf("redis cluster: renewing many at once: %w", errors.ErrUnsupported)}, len(renewals))
 	}
-	v, err := b.srv.Detached(ctx, func() (any, error) { return b.renewAll(ctx, renewals), nil })
+	v, err := b.srv.Detached(ctx, func(sending *protocol.Sending) (any, error) {
+		return b.renewAll(ctx, sending, renewals), nil
+	})
 	if err != nil {
 		return slices.Repeat([]error{err}, len(renewals))
 	}
@@ -43,7 +45,7 @@ type renewalResult struct {
 	err error
 }
 
-func (b *Backend) renewAll(ctx context.Context, renewals []backend.Renewal) []renewalResult {
+func (b *Backend) renewAll(ctx context.Context, sending *protocol.Sending, renewals []backend.Renewal) []renewalResult {
 	results := make([]renewalResult, len(renewals))
 	var todo []int
 	for i, r := range renewals {
@@ -58,8 +60,8 @@ func (b *Backend) renewAll(ctx context.Context, renewals []backend.Renewal) []re
 		cmds := make([]protocol.Once, len(todo))
 		for j, i := range todo {
 			keys, args := renewals[i].Grant.(*grant).renewal(renewals[i].TTL, "0")
-			cmds[j] = protocol.Renew.Command(ctx, bySource && j == 0, keys, args) // the first loads the script
-			_ = p.Process(ctx, cmds[j])                                           // only queues
+			cmds[j] = protocol.Renew.Command(ctx, sending, bySource && j == 0, keys, args) // the first loads the script
+			_ = p.Process(ctx, cmds[j])                                                    // only queues
 		}
 		wait := b.waitCommand(ctx)
 		if b.opt.replicas > 0 {
@@ -74,7 +76,7 @@ func (b *Backend) renewAll(ctx context.Context, renewals []backend.Renewal) []re
 			case !bySource && redis.HasErrorPrefix(err, "NOSCRIPT"):
 				again = append(again, i)
 			case err != nil:
-				r.err = server.Classify(err)
+				r.err = server.Classify(err, sending)
 			default:
 				r.reply, r.err = protocol.ParseReply(cmds[j].Val(), sent)
 				r.replicas = acknowledged(wait)

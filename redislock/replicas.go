@@ -19,12 +19,12 @@ func (b *Backend) eval(ctx context.Context, s *protocol.Script, keys []string, a
 		r, err := b.srv.Eval(ctx, s, keys, args...)
 		return r, 0, err
 	}
-	v, err := b.srv.Detached(ctx, func() (any, error) {
+	v, err := b.srv.Detached(ctx, func(sending *protocol.Sending) (any, error) {
 		var sent time.Time
 		var script, wait protocol.Once
 		at, err := b.node(ctx, keys[0])
 		send := func(bySource bool) error {
-			sent, script, wait = time.Now(), s.Command(ctx, bySource, keys, args), b.waitCommand(ctx)
+			sent, script, wait = time.Now(), s.Command(ctx, sending, bySource, keys, args), b.waitCommand(ctx)
 			p := at.client.Pipeline()
 			if at.asking {
 				_ = p.Process(ctx, protocol.Once{Cmd: redis.NewCmd(ctx, "asking")}) // for the next command
@@ -44,14 +44,14 @@ func (b *Backend) eval(ctx context.Context, s *protocol.Script, keys []string, a
 		}
 		if err != nil {
 			b.reloadAfter(err)
-			return nil, server.Classify(err)
+			return nil, server.Classify(err, sending)
 		}
 		r, err := protocol.ParseReply(script.Val(), sent)
 		if err == nil {
 			err = wait.Err()
 		}
 		if err != nil {
-			return nil, backend.Uncertain(err)
+			return nil, backend.Uncertain(server.Failure(err))
 		}
 		return evalResult{r, acknowledged(wait)}, nil
 	})

@@ -92,9 +92,7 @@ func (r *Backend) probeNodes(ctx context.Context) (server.Findings, error) {
 				return all, fmt.Errorf("%w nodes of a Redlock: %s and %s are the same server", backend.ErrInvalid, other, r.nodes[g.i].name)
 			}
 			runs[g.run] = r.nodes[g.i].name
-			for _, c := range g.found.Caveats {
-				all.Add(c)
-			}
+			all.Merge(g.found)
 		}
 		switch {
 		case answered < r.quorum:
@@ -242,6 +240,6 @@ func (r *Backend) capabilities(found server.Findings) backend.Capabilities {
 	if r.opt.durable {
 		c.Caveats = append(c.Caveats, "The nodes are declared durable: a node that restarts without data that it had acknowledged (appendfsync is not always, a snapshot is restored) grants a held lock again.")
 	}
-	c.Caveats = append(c.Caveats, found.Caveats...)
+	found.Declare(&c)
 	return c
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/sha1" //nolint:gosec // EVALSHA names a script by its SHA-1; no security depends on it
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -59,14 +61,48 @@ type Once struct{ *redis.Cmd }
 // NoRetry disables the retries of go-redis.
 func (Once) NoRetry() bool { return true }
 
-// Command returns the command that runs the script, by SHA or by source.
-func (s *Script) Command(ctx context.Context, bySource bool, keys []string, args []any) Once {
-	a := make([]any, 0, 3+len(keys)+len(args))
-	if bySource {
-		a = append(a, "eval", s.Source, len(keys))
-	} else {
-		a = append(a, "evalsha", s.SHA, len(keys))
+// Sending is the state of a request. A request that waits for a connection can be
+// withdrawn, and then certainly is not executed. The zero value is ready.
+type Sending struct{ state atomic.Int32 }
+
+const (
+	pending = iota
+	written
+	withdrawn
+)
+
+var errWithdrawn = errors.New("redis: the request was withdrawn")
+
+// Withdraw prevents the request from being written to a connection. It returns false if
+// it has been written.
+func (s *Sending) Withdraw() bool { return s.state.CompareAndSwap(pending, withdrawn) }
+
+// Written reports whether the request has been written to a connection. It is true for nil.
+func (s *Sending) Written() bool { return s == nil || s.state.Load() == written }
+
+// scriptName is the SHA or the source of a script. go-redis encodes arguments when it
+// writes the request to a connection, not before.
+type scriptName struct {
+	*Sending
+	text string
+}
+
+// MarshalBinary returns the text, or an error if the request has been withdrawn.
+func (n scriptName) MarshalBinary() ([]byte, error) {
+	if n.state.CompareAndSwap(pending, written) || n.Written() {
+		return []byte(n.text), nil
 	}
+	return nil, errWithdrawn
+}
+
+// Command returns the command that runs the script, by SHA or by source.
+func (s *Script) Command(ctx context.Context, sending *Sending, bySource bool, keys []string, args []any) Once {
+	name, text := "evalsha", s.SHA
+	if bySource {
+		name, text = "eval", s.Source
+	}
+	a := make([]any, 0, 3+len(keys)+len(args))
+	a = append(a, name, scriptName{sending, text}, len(keys))
 	for _, k := range keys {
 		a = append(a, k)
 	}

@@ -4,6 +4,7 @@ package redisurl
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -161,10 +162,78 @@ func (s *Settings) Client() redis.UniversalClient {
 func (s *Settings) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	// only keep-alives find a dead connection that is idle
 	d := &net.Dialer{Timeout: s.Dial, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
-	if s.tls != nil {
-		return (&tls.Dialer{NetDialer: d, Config: s.tls}).DialContext
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if s.tls != nil {
+			return s.handshake(ctx, c, addr)
+		}
+		if tcp, ok := c.(*net.TCPConn); ok {
+			return &plainConn{TCPConn: tcp}, nil
+		}
+		return c, nil
 	}
-	return d.DialContext
+}
+
+func (s *Settings) handshake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
+	within, cancel := context.WithTimeout(ctx, s.Dial)
+	defer cancel()
+	config := s.tls.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	t := tls.Client(c, config)
+	err := t.HandshakeContext(within)
+	if err == nil {
+		return t, nil
+	}
+	_ = c.Close()
+	if errors.Is(within.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v: does this port use TLS?", s.Dial)
+	}
+	return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
+}
+
+// plainConn reports a server that refuses a connection, by words that precede any request
+// or by closing it. go-redis would take such words for the reply to its first request,
+// and report only that the next one fails.
+type plainConn struct {
+	*net.TCPConn
+	accepted bool // something else was read
+	refused  error
+}
+
+func (c *plainConn) Read(b []byte) (int, error) {
+	if c.refused != nil {
+		return 0, c.refused
+	}
+	n, err := c.TCPConn.Read(b)
+	var timeout net.Error
+	switch {
+	case c.accepted, errors.As(err, &timeout) && timeout.Timeout():
+		return n, err
+	case err != nil:
+		c.refused = fmt.Errorf("%s closed a new connection without an answer (too many clients, or a port for TLS): %w", c.RemoteAddr(), err)
+		return 0, c.refused
+	}
+	c.accepted = true
+	for _, refusal := range []string{"-ERR max number of clients", "-DENIED "} {
+		if words := string(b[:n]); strings.HasPrefix(words, refusal) {
+			words, _, _ = strings.Cut(words[1:], "\r\n")
+			c.refused = fmt.Errorf("%s refused the connection: %s", c.RemoteAddr(), words)
+			return 0, c.refused
+		}
+	}
+	return n, nil
+}
+
+func (c *plainConn) Write(b []byte) (int, error) {
+	if c.refused != nil {
+		return 0, c.refused
+	}
+	return c.TCPConn.Write(b)
 }
 
 // Sentinels returns the options of a client for each sentinel.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,20 +10,22 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 // Classify explains the error of a request and marks its outcome: ErrUncertain if the
 // server may have executed the request, NotExecuted if it certainly did not.
-func Classify(err error) error {
+func Classify(err error, sending *protocol.Sending) error {
 	if err == nil {
 		return nil
 	}
 	var reply redis.Error
 	var op *net.OpError
 	switch {
+	case !sending.Written(): // there was no connection
 	case errors.As(err, &reply) && !insideScript(err): // the server refused the request
-	case errors.As(err, &op) && op.Op == "dial": // nothing was sent
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
+		// it was not sent again after a redirection
 	default:
 		return backend.Uncertain(Failure(err))
 	}
@@ -52,16 +55,34 @@ func scriptDenied(s string) bool {
 
 // Failure explains an error of the client library. It does not mark the outcome.
 func Failure(err error) error {
+	f := failure{err: err}
 	switch {
 	case redis.IsPermissionError(err), scriptDenied(err.Error()):
-		return fmt.Errorf("redis: %w (see Permissions in the documentation of package redislock)", err)
+		f.hint = " (see Permissions in the documentation of package redislock)"
 	case errors.Is(err, redis.ErrPoolTimeout):
-		return fmt.Errorf("redis: %w (raise pool_size)", err)
+		f.hint = " (raise pool_size)"
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", backend.ErrClosed, err)
 	}
-	return fmt.Errorf("redis: %w", err)
+	return f
 }
+
+// failure is an error of the client library. The timeouts of a connection match
+// context.DeadlineExceeded; a failure does not, because it is no deadline of the caller.
+type failure struct {
+	err  error
+	hint string
+}
+
+func (f failure) Error() string {
+	return "redis: " + strings.TrimPrefix(f.err.Error(), "redis: ") + f.hint
+}
+
+func (f failure) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(f.err, target)
+}
+
+func (f failure) As(target any) bool { return errors.As(f.err, target) }
 
 // WithoutUncertain returns the error that ErrUncertain was joined with: opening a
 // backend takes no lock, so its outcome does not matter.

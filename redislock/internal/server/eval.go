@@ -13,12 +13,12 @@ import (
 // finishes in the background, within the timeouts of the client, so that no reply
 // remains on a pooled connection.
 func (s *Server) Eval(ctx context.Context, script *protocol.Script, keys []string, args ...any) (protocol.Reply, error) {
-	v, err := s.Detached(ctx, func() (any, error) {
+	v, err := s.Detached(ctx, func(sending *protocol.Sending) (any, error) {
 		var c protocol.Once
 		var sent time.Time
 		send := func(bySource bool) error {
 			sent = time.Now()
-			c = script.Command(ctx, bySource, keys, args)
+			c = script.Command(ctx, sending, bySource, keys, args)
 			return s.Client.Process(ctx, c)
 		}
 		run := func() error { return SendScript(&script, &keys, send) }
@@ -29,7 +29,7 @@ func (s *Server) Eval(ctx context.Context, script *protocol.Script, keys []strin
 			err = run()
 		}
 		if err != nil {
-			return protocol.Reply{}, Classify(err)
+			return protocol.Reply{}, Classify(err, sending)
 		}
 		return protocol.ParseReply(c.Val(), sent)
 	})

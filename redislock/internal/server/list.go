@@ -42,13 +42,13 @@ func (s *Server) List(ctx context.Context, p protocol.Process, yield func(backen
 
 func (s *Server) list(ctx context.Context, c redis.UniversalClient, p protocol.Process, seen map[string]bool, yield func(backend.Info) bool) (bool, error) {
 	for cursor := uint64(0); ; {
-		v, err := s.Detached(ctx, func() (any, error) {
+		v, err := s.Detached(ctx, func(sending *protocol.Sending) (any, error) {
 			found, next, err := c.ScanType(ctx, cursor, protocol.ScanPattern(p.Prefix), scanCount, "string").Result()
 			if err != nil {
 				return nil, Failure(err)
 			}
 			cursor = next
-			return inspectAll(ctx, c, p, found, seen)
+			return inspectAll(ctx, sending, c, p, found, seen)
 		})
 		if err != nil {
 			return false, err
@@ -65,7 +65,7 @@ func (s *Server) list(ctx context.Context, c redis.UniversalClient, p protocol.P
 }
 
 // inspectAll inspects the keys in one round trip. It skips those in seen.
-func inspectAll(ctx context.Context, c redis.UniversalClient, p protocol.Process, found []string, seen map[string]bool) ([]backend.Info, error) {
+func inspectAll(ctx context.Context, sending *protocol.Sending, c redis.UniversalClient, p protocol.Process, found []string, seen map[string]bool) ([]backend.Info, error) {
 	var names []string
 	for _, key := range found {
 		if name, ok := protocol.LockName(p.Prefix, key); ok && !seen[key] {
@@ -81,7 +81,7 @@ func inspectAll(ctx context.Context, c redis.UniversalClient, p protocol.Process
 		cmds := make([]protocol.Once, len(names))
 		for i, name := range names {
 			// the first loads the script for the others
-			cmds[i] = protocol.Inspect.Command(ctx, bySource && i == 0, p.Keys(name).Script(), []any{p.ChannelPrefix(), ""})
+			cmds[i] = protocol.Inspect.Command(ctx, sending, bySource && i == 0, p.Keys(name).Script(), []any{p.ChannelPrefix(), ""})
 			_ = pipe.Process(ctx, cmds[i]) // only queues
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error

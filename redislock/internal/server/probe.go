@@ -14,13 +14,33 @@ import (
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
-// Findings are the caveats that follow from the settings of the servers.
-type Findings struct{ Caveats []string }
+// Findings are what follows from the settings of the servers.
+type Findings struct {
+	Caveats []string
+	Evicts  bool // the server evicts keys when its memory is full
+}
 
 // Add adds a caveat once.
 func (f *Findings) Add(caveat string) {
 	if !slices.Contains(f.Caveats, caveat) {
 		f.Caveats = append(f.Caveats, caveat)
+	}
+}
+
+// Merge adds the findings of another server.
+func (f *Findings) Merge(other Findings) {
+	for _, c := range other.Caveats {
+		f.Add(c)
+	}
+	f.Evicts = f.Evicts || other.Evicts
+}
+
+// Declare adds the caveats to c. A server that evicts keys may forget a queue, and then
+// neither keeps its order nor notifies its waiters.
+func (f *Findings) Declare(c *backend.Capabilities) {
+	c.Caveats = append(c.Caveats, f.Caveats...)
+	if f.Evicts {
+		c.Order, c.Wake = backend.Unordered, backend.WakePoll
 	}
 }
 
@@ -33,12 +53,10 @@ func (s *Server) Probe(ctx context.Context, scripts []*protocol.Script, allowEvi
 		f, err := probe(ctx, c, s.Cluster != nil, scripts, allowEviction)
 		mu.Lock()
 		defer mu.Unlock()
-		for _, c := range f.Caveats {
-			all.Add(c)
-		}
+		all.Merge(f)
 		return err
 	}
-	_, err := s.Detached(ctx, func() (any, error) {
+	_, err := s.Detached(ctx, func(*protocol.Sending) (any, error) {
 		if s.Cluster != nil {
 			return nil, s.Cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return one(ctx, c) })
 		}
@@ -92,7 +110,8 @@ func probe(ctx context.Context, c redis.UniversalClient, cluster bool, scripts [
 	case info["maxmemory"] == "0":
 		f.Add("The server's maxmemory-policy " + policy + " would evict locks, if a maxmemory were set.")
 	default:
-		f.Add("The server's maxmemory-policy " + policy + " evicts locks when memory is full: a second holder may then be granted the lock.")
+		f.Evicts = true
+		f.Add("The server's maxmemory-policy " + policy + " evicts keys when memory is full. If it evicts a lock, a second holder may be granted it; if it evicts a queue, its waiters find the free lock only when they poll, in any order.")
 	}
 	return f, nil
 }

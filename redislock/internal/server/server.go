@@ -83,18 +83,20 @@ func (s *Server) Send(f func()) bool {
 	return true
 }
 
-// Detached calls f and returns its result. If ctx ends first, Detached returns
-// ErrUncertain at once and f continues as a task.
-func (s *Server) Detached(ctx context.Context, f func() (any, error)) (any, error) {
+// Detached calls f and returns its result. If ctx ends first, Detached returns at once
+// and f continues as a task. Its error is ErrUncertain if the request had been written to
+// a connection; otherwise the request is withdrawn.
+func (s *Server) Detached(ctx context.Context, f func(*protocol.Sending) (any, error)) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, backend.NotExecuted(err)
 	}
 	if !s.Enter() {
 		return nil, backend.ErrClosed
 	}
+	sending := new(protocol.Sending)
 	if ctx.Done() == nil {
 		defer s.Done()
-		return f()
+		return f(sending)
 	}
 	type result struct {
 		v   any
@@ -102,7 +104,7 @@ func (s *Server) Detached(ctx context.Context, f func() (any, error)) (any, erro
 	}
 	ch := make(chan result, 1)
 	s.dispatch(func() {
-		v, err := f()
+		v, err := f(sending)
 		ch <- result{v, err}
 	})
 	select {
@@ -112,6 +114,9 @@ func (s *Server) Detached(ctx context.Context, f func() (any, error)) (any, erro
 		}
 		return r.v, r.err
 	case <-ctx.Done():
+		if sending.Withdraw() {
+			return nil, backend.NotExecuted(ctx.Err())
+		}
 		return nil, backend.Uncertain(ctx.Err())
 	}
 }
@@ -167,8 +172,11 @@ func Sleep(ctx context.Context, d time.Duration) {
 
 // Ping makes one round trip.
 func (s *Server) Ping(ctx context.Context) error {
-	_, err := s.Detached(ctx, func() (any, error) {
-		return nil, Classify(s.Client.Process(ctx, protocol.Once{Cmd: redis.NewCmd(ctx, "ping")}))
+	_, err := s.Detached(ctx, func(*protocol.Sending) (any, error) {
+		if err := s.Client.Process(ctx, protocol.Once{Cmd: redis.NewCmd(ctx, "ping")}); err != nil {
+			return nil, backend.NotExecuted(Failure(err))
+		}
+		return nil, nil
 	})
 	return err
 }
