@@ -17,6 +17,13 @@ var ambiguityCases = []Case{
 		run:    acquireTwice,
 	},
 	{
+		ID:     "ambiguity/34-acquire-again-extends",
+		Title:  "an acquire that is sent again by the same owner is kept for as long as its grant says",
+		Clause: "A repeated request of an attempt that holds the key is granted, and Until of that grant is kept.",
+		needs:  []need{needTTL},
+		run:    acquireAgainExtends,
+	},
+	{
 		ID:     "ambiguity/34-acquire-reply-dropped",
 		Title:  "an acquire whose reply was dropped leaves nothing behind",
 		Clause: "Abandon makes sure that nothing remains of an attempt whose outcome is not known.",
@@ -68,6 +75,13 @@ var ambiguityCases = []Case{
 		Clause: "Release called again after an error completes, and never frees a successor.",
 		needs:  []need{needLink},
 		run:    linkRelease,
+	},
+	{
+		ID:     "ambiguity/34-link-unknown-outcome",
+		Title:  "over the network: the error of a request that was executed and not answered does not say that it was not",
+		Clause: "Only a request that the service certainly did not execute may be marked by NotExecuted.",
+		needs:  []need{needLink},
+		run:    linkUnknownOutcome,
 	},
 	{
 		ID:     "ambiguity/34-link-cancel",
@@ -123,6 +137,29 @@ func acquireTwice(t *T) {
 	}
 	t.refused(t.client().Mutex(key), "the successor's key")
 	t.mustUnlock(next, "the successor")
+}
+
+func acquireAgainExtends(t *T) {
+	raw, other := t.open(), t.open()
+	ttl := t.clampTTL(2 * time.Second)
+	req := request(t.key("again"), ttl)
+	t.try(raw, req, "a free key")
+	t.idleFor(ttl * 2 / 3)
+	g := t.try(raw, req, "the same attempt, sent again")
+	for until := g.Until(); time.Now().Before(until); t.idleFor(ttl / 40) {
+		next, err := other.TryAcquire(t.ctx, request(req.Key, t.longTTL()))
+		if at := time.Now(); err == nil && at.Before(until) {
+			t.errorf("a key whose holder asked again %v after its first request: want it held until %v after that, another client was granted it %v earlier",
+				ttl*2/3, ttl, until.Sub(at))
+		}
+		if err == nil {
+			_ = next.Release(t.ctx)
+			return
+		}
+	}
+	if err := g.Release(t.ctx); err != nil && !errors.Is(err, backend.ErrLost) {
+		t.errorf("Release of an attempt that was sent twice: want nil or ErrLost, got %v", err)
+	}
 }
 
 func acquireReplyDropped(t *T) {

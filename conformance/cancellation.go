@@ -47,6 +47,13 @@ var cancellationCases = []Case{
 		run:    cancelLeavesNoGoroutine,
 	},
 	{
+		ID:     "cancellation/15-link-context-error",
+		Title:  "over a link that drops everything each method returns soon after its context ends, with the error of the context",
+		Clause: "If a context ended the exchange, errors.Is finds its error beside the sentinel.",
+		needs:  []need{needLink},
+		run:    linkContextError,
+	},
+	{
 		ID:     "cancellation/16-cancel-races-grant",
 		Title:  "a cancel that races with the grant, whatever the delay: afterwards the key is free",
 		Clause: "After Abandon a grant of that attempt, if there was one, is released.",
@@ -179,11 +186,12 @@ func cancelLeavesNoRecord(t *T) {
 	})
 }
 
-// goroutines counts the goroutines except for OwnGoroutines of the harness.
+// goroutines counts the goroutines except for those of a conformancelink.Link and OwnGoroutines of the harness.
 func (t *T) goroutines() int {
+	own := append([]string{"/conformance/conformancelink."}, t.h.OwnGoroutines...)
 	n := 0
 	for _, stack := range strings.Split(stacks(), "\n\n") {
-		if !slices.ContainsFunc(t.h.OwnGoroutines, func(s string) bool { return strings.Contains(stack, s) }) {
+		if !slices.ContainsFunc(own, func(s string) bool { return strings.Contains(stack, s) }) {
 			n++
 		}
 	}

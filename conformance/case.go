@@ -76,6 +76,7 @@ var (
 	needOpenPrefix     = hook("OpenPrefix", func(h *Harness) bool { return h.OpenPrefix != nil })
 	needStopServer     = service("StopServer", func(h *Harness) bool { return h.StopServer != nil && h.ResumeServer != nil })
 	needRestart        = service("RestartServer", func(h *Harness) bool { return h.RestartServer != nil })
+	needFailover       = service("Failover", func(h *Harness) bool { return h.Failover != nil })
 	needServerCommands = service("ServerCommands", func(h *Harness) bool { return h.ServerCommands != nil })
 	needForeignHolder  = hook("ForeignHolder", func(h *Harness) bool { return h.ForeignHolder != nil })
 	needDestroyState   = hook("DestroyState", func(h *Harness) bool { return h.DestroyState != nil })

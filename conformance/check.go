@@ -37,22 +37,26 @@ func newRunner(ctx context.Context, h Harness, opts []Option) (*runner, error) {
 	if h.Open == nil {
 		return nil, fmt.Errorf("%w harness: Open is nil", backend.ErrInvalid)
 	}
+	what := "conformance"
+	if h.Name != "" {
+		what += " of " + h.Name
+	}
 	b, err := h.Open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("conformance of %s: open: %w", h.Name, err)
+		return nil, fmt.Errorf("%s: open: %w", what, err)
 	}
 	r := &runner{h: h, o: newOptions(opts), probe: b, cases: Cases()}
 	c, err := lock.New(b, r.o.clients...)
 	if err != nil {
 		_ = b.Close(ctx)
-		return nil, fmt.Errorf("conformance of %s: new: %w", h.Name, err)
+		return nil, fmt.Errorf("%s: new: %w", what, err)
 	}
 	r.caps = c.Capabilities()
 	if r.h.Name == "" {
 		r.h.Name = r.caps.Name
 	}
 	if err := b.Close(ctx); err != nil {
-		return nil, fmt.Errorf("conformance of %s: close: %w", h.Name, err)
+		return nil, fmt.Errorf("%s: close: %w", what, err)
 	}
 	return r, nil
 }
@@ -123,6 +127,9 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 	defer cancel()
 	t := &T{ctx: ctx, h: &r.h, o: r.o, c: c, caps: r.caps, probe: r.probe, start: time.Now()}
 
+	// Shortly before the end of the case its waits end too.
+	stalls := time.AfterFunc(limit-limit/20, t.noteStall)
+	defer stalls.Stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -148,6 +155,9 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 	case <-time.After(limit + r.h.slack()):
 		t.errorf("the case did not end within %v; goroutines:\n%s", limit, stacks())
 	}
+	if t.undecided() && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.errorf("the case did not end within %v", limit)
+	}
 	t.cleanUp(cancel)
 
 	t.mu.Lock()
@@ -163,8 +173,6 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 		res.Status, res.Reason = Failed, "not run, though required: "+t.reason
 	case t.status != "":
 		res.Status, res.Reason = t.status, t.reason
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		res.Status, res.Reason = Failed, fmt.Sprintf("the case did not end within %v", limit)
 	default:
 		res.Status = Passed
 	}
@@ -201,11 +209,31 @@ func (t *T) cleanUp(cancel context.CancelFunc) {
 	}
 }
 
+// undecided reports whether the case has neither failed nor ended itself for another reason.
+func (t *T) undecided() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.failures) == 0 && t.status == ""
+}
+
+// noteStall records which clients wait, for a case that is about to be ended.
+func (t *T) noteStall() {
+	text := t.waits.text()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stalled == "" {
+		t.stalled = text
+	}
+}
+
 func (t *T) failureText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "contract: %s\n", t.c.Clause)
 	for _, f := range t.failures {
 		fmt.Fprintf(&b, "  - %s\n", indent(f))
+	}
+	if t.stalled != "" {
+		fmt.Fprintf(&b, "waiting at that time:\n    %s\n", indent(t.stalled))
 	}
 	if len(t.notes) > 0 {
 		b.WriteString("before that:\n")

@@ -47,6 +47,12 @@ var exclusionCases = []Case{
 		run:    foreignHolder,
 	},
 	{
+		ID:     "exclusion/02-names-the-holder",
+		Title:  "what a refusal says of the holder is true",
+		Clause: "LockedError describes the holder, as far as it is known; a driver that returns the owner id returns the metadata too.",
+		run:    namesTheHolder,
+	},
+	{
 		ID:     "exclusion/03-reacquire-after-release",
 		Title:  "a released key can be taken again at once, many times",
 		Clause: "Release frees the key before it returns.",
@@ -157,6 +163,43 @@ func flip(digit byte) string {
 		return "1"
 	}
 	return "0"
+}
+
+func namesTheHolder(t *T) {
+	key := t.key("named")
+	raw, other := t.open(), t.open()
+	for _, metadata := range []string{`"billing" <7>`, "ünïcode"} { // the second must not be described as the first
+		req := request(key, t.longTTL())
+		req.Metadata = metadata
+		g := t.try(raw, req, "a free key")
+		_, err := other.TryAcquire(t.ctx, request(key, t.longTTL()))
+		if !errors.Is(err, backend.ErrLocked) {
+			t.fatalf("TryAcquire of a held key: want ErrLocked, got %v", err)
+		}
+		var locked *backend.LockedError
+		if errors.As(err, &locked) {
+			t.describes(locked.Holder, req, g)
+		}
+		if err := g.Release(t.ctx); err != nil {
+			t.fatalf("Release by the holder: want nil, got %v", err)
+		}
+	}
+}
+
+// describes checks what a LockedError says of the holder.
+func (t *T) describes(h backend.Holder, req backend.Request, g backend.Grant) {
+	for field, ok := range map[string]bool{
+		"Owner":    h.Owner == "" || h.Owner == req.Owner,
+		"Metadata": h.Metadata == req.Metadata || h.Metadata == "" && h.Owner == "",
+		"Token":    h.Token == 0 || h.Token == g.Token(),
+		"Left":     h.Left >= 0 && h.Left <= req.TTL+t.slack(),
+		"Foreign":  !h.Foreign,
+	} {
+		if !ok {
+			t.errorf("%s of a LockedError: want that of owner %s with metadata %q, token %d and a TTL of %v, or zero for unknown, got %+v",
+				field, req.Owner, req.Metadata, g.Token(), req.TTL, h)
+		}
+	}
 }
 
 func foreignHolder(t *T) {

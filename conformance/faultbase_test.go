@@ -14,6 +14,7 @@ import (
 // leaves a piece as it is.
 type wrap struct {
 	*memlock.Backend
+	wire    *wire // nil is none
 	caps    func(*backend.Capabilities)
 	request func(*backend.Request)
 	try     func(ctx context.Context, req backend.Request) (backend.Grant, error)
@@ -23,6 +24,7 @@ type wrap struct {
 	inspect func(*backend.Info)
 	list    func(ctx context.Context, yield func(backend.Info) bool) error
 	close   func()
+	fails   func(ctx context.Context, err error) error // what the client makes of an error of an acquire or abandon
 	grant   func(req backend.Request, g backend.Grant) backend.Grant
 	// together makes it a backend.BatchRenewer, and may change what each of a batch is
 	// renewed to, and the answers.
@@ -59,9 +61,15 @@ func (w *wrap) adapt(req backend.Request) backend.Request {
 	return req
 }
 
-func (w *wrap) made(req backend.Request, g backend.Grant, err error) (backend.Grant, error) {
+// ask sends a request to acquire, and wraps what was granted.
+func (w *wrap) ask(ctx context.Context, req backend.Request, send func(context.Context, backend.Request) (backend.Grant, error)) (backend.Grant, error) {
+	sent := time.Now()
+	g, err := exchange(ctx, w.wire, func() (backend.Grant, error) { return send(ctx, req) })
 	if err != nil {
-		return nil, err
+		return nil, w.failed(ctx, err)
+	}
+	if w.wire != nil {
+		g = &wired{Grant: g, w: w.wire, until: sent.Add(req.TTL)}
 	}
 	if w.grant != nil {
 		g = w.grant(req, g)
@@ -75,8 +83,7 @@ func (w *wrap) TryAcquire(ctx context.Context, req backend.Request) (backend.Gra
 	if w.try != nil {
 		try = w.try
 	}
-	g, err := try(ctx, req)
-	return w.made(req, g, err)
+	return w.ask(ctx, req, try)
 }
 
 func (w *wrap) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
@@ -85,16 +92,24 @@ func (w *wrap) Acquire(ctx context.Context, req backend.Request) (backend.Grant,
 	if w.acquire != nil {
 		acquire = w.acquire
 	}
-	g, err := acquire(ctx, req)
-	return w.made(req, g, err)
+	return w.ask(ctx, req, acquire)
 }
 
 func (w *wrap) Abandon(ctx context.Context, req backend.Request) error {
 	req = w.adapt(req)
+	abandon := w.Backend.Abandon
 	if w.abandon != nil {
-		return w.abandon(ctx, req)
+		abandon = w.abandon
 	}
-	return w.Backend.Abandon(ctx, req)
+	_, err := exchange(ctx, w.wire, func() (struct{}, error) { return struct{}{}, abandon(ctx, req) })
+	return w.failed(ctx, err)
+}
+
+func (w *wrap) failed(ctx context.Context, err error) error {
+	if err == nil || w.fails == nil {
+		return err
+	}
+	return w.fails(ctx, err)
 }
 
 func (w *wrap) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {

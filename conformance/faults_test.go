@@ -25,18 +25,21 @@ type fault struct {
 	// no other case fails.
 	must, may []string
 	// slows says that nearly everything takes longer with it, so that only what must fail is run.
-	slows   bool
+	slows bool
+	// plain leaves out the optional interfaces.
+	plain   bool
 	harness func(h *conformance.Harness, s *service)
 }
 
 // faults are all of them.
-var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches)
+var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches, faultsOfStrangers)
 
 // service is what the clients of one broken service share.
 type service struct {
 	space  *memlock.Space
 	queue  queue
 	tokens tokens
+	open   func(w *wire, opts ...memlock.Option) backend.Backend
 }
 
 // faultEnv makes this test binary run the suite against one fault and print the
@@ -66,10 +69,13 @@ func faultMain() {
 
 func (f fault) open() conformance.Harness {
 	s := &service{space: memlock.NewSpace()}
-	open := func(opts ...memlock.Option) backend.Backend {
-		w := &wrap{Backend: s.space.Backend(opts...)}
+	s.open = func(link *wire, opts ...memlock.Option) backend.Backend {
+		w := &wrap{Backend: s.space.Backend(opts...), wire: link}
 		f.build(w, s)
-		if w.together != nil {
+		switch {
+		case f.plain:
+			return plain{w}
+		case w.together != nil:
 			return together{w}
 		}
 		return w
@@ -77,9 +83,9 @@ func (f fault) open() conformance.Harness {
 	h := conformance.Harness{
 		Name:  f.name,
 		Slack: 2 * time.Second,
-		Open:  func(context.Context) (backend.Backend, error) { return open(), nil },
+		Open:  func(context.Context) (backend.Backend, error) { return s.open(nil), nil },
 		OpenPrefix: func(_ context.Context, prefix string) (backend.Backend, error) {
-			return open(memlock.WithPrefix(prefix)), nil
+			return s.open(nil, memlock.WithPrefix(prefix)), nil
 		},
 	}
 	if f.harness != nil {

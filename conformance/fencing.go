@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -65,7 +66,15 @@ var fencingCases = []Case{
 		Clause: "If Fencing is FencingRestart, tokens rise over a restart that loses the data of the service.",
 		needs:  []need{declared(backend.RequireFencingRestart), needRestart},
 		alone:  true,
-		run:    risesOverRestart,
+		run:    func(t *T) { t.risesOver("a restart of the service", t.h.RestartServer) },
+	},
+	{
+		ID:     "fencing/32-over-failover",
+		Title:  "tokens rise over a failover of the service",
+		Clause: "If Fencing is FencingFailover, tokens rise over a failover to a node that lacks the last writes.",
+		needs:  []need{declared(backend.RequireFencingFailover), needFailover},
+		alone:  true,
+		run:    func(t *T) { t.risesOver("a failover of the service", t.h.Failover) },
 	},
 	{
 		ID:     "fencing/33-guarded-write",
@@ -224,23 +233,26 @@ func risesOverSession(t *T) {
 	}
 }
 
-func risesOverRestart(t *T) {
-	key := t.key("rises-restart")
+// risesOver checks tokens before and after an event that the service survives.
+func (t *T) risesOver(event string, happen func(context.Context) error) {
+	key := t.key("rises-event")
 	s := &ladder{t: t, key: key}
 	c := t.client(lock.WithTTL(t.ttl()))
+	relock := func() *lock.Lease {
+		l := t.granted(2*t.ttl()+t.slack()+5*time.Second, "the key after "+event, t.lockRetry(c.Mutex(key))).lease
+		s.step(l, event)
+		return l
+	}
 	for range 2 {
-		l := t.granted(2*t.ttl()+t.slack()+5*time.Second, "the key after a restart", t.lockRetry(c.Mutex(key))).lease
-		s.step(l, "a restart of the service")
-		if err := t.h.RestartServer(t.ctx); err != nil {
-			t.fatalf("RestartServer: %v", err)
+		l := relock()
+		if err := happen(t.ctx); err != nil {
+			t.fatalf("%s: %v", event, err)
 		}
 		if err := l.Unlock(t.ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-			t.notef("Unlock after a restart: %v", err)
+			t.notef("Unlock after %s: %v", event, err)
 		}
 	}
-	l := t.granted(2*t.ttl()+t.slack()+5*time.Second, "the key after a restart", t.lockRetry(c.Mutex(key))).lease
-	s.step(l, "a restart of the service")
-	t.mustUnlock(l, "the holder")
+	t.mustUnlock(relock(), "the holder")
 }
 
 // lockRetry locks as a caller would that tries again after an error.

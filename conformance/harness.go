@@ -24,7 +24,7 @@ type Harness struct {
 	OpenPrefix func(ctx context.Context, prefix string) (backend.Backend, error)
 
 	// OpenFaulty is Open for a client whose connections, and no others, run through
-	// a link that the suite disturbs.
+	// a link that the suite disturbs. Package conformancelink has one for TCP.
 	OpenFaulty func(ctx context.Context) (backend.Backend, Link, error)
 
 	// Worker returns the command, not yet started, of a process that calls WorkerMain
@@ -43,6 +43,10 @@ type Harness struct {
 	RestartServer func(ctx context.Context) error
 	// RestartKeepsLocks is set if a lock that is held survives RestartServer.
 	RestartKeepsLocks bool
+
+	// Failover takes away the node that answers, with what it has acknowledged last and not copied, and returns when
+	// another one answers.
+	Failover func(ctx context.Context) error
 
 	// ServerCommands returns how many commands of clients the service has executed so
 	// far. The suite subtracts what reading the counter costs.
@@ -79,7 +83,7 @@ type Harness struct {
 	GuardedWrite func(ctx context.Context, key string, token uint64) error
 
 	// OwnGoroutines are parts of stack traces by which goroutines of the harness are
-	// known, such as those of a proxy that it runs in this process. They do not count
+	// known, such as those of a server that it runs in this process. They do not count
 	// when the suite looks for goroutines that a driver left behind.
 	OwnGoroutines []string
 

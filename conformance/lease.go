@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/interlock-go/lock"
@@ -73,6 +72,19 @@ var leaseCases = []Case{
 		run:    neverShortens,
 	},
 	{
+		ID:     "lease/23-renewal-after-takeover",
+		Title:  "a renewal by a former holder is refused while a successor holds",
+		Clause: "Renew verifies that this very grant still holds the key; else it returns ErrLost.",
+		run:    renewalAfterTakeover,
+	},
+	{
+		ID:     "lease/23-renewal-races-expiry",
+		Title:  "a renewal that arrives as the grant expires never takes the key from a successor",
+		Clause: "The service compares the owner and extends in one step.",
+		needs:  []need{needTTL},
+		run:    renewalRacesExpiry,
+	},
+	{
 		ID:     "lease/24-fixed-lease-ends",
 		Title:  "without renewal a lease ends at its TTL, says so, and before a waiter is granted",
 		Clause: "Until is the instant up to which the service is certain to keep a grant that is not renewed.",
@@ -89,6 +101,13 @@ var leaseCases = []Case{
 		Title:  "a TTL that is zero, negative, too short or too long is refused, and the error names it",
 		Clause: "A request that can never succeed is refused with ErrInvalid, which names the field and what is accepted.",
 		run:    ttlRefused,
+	},
+	{
+		ID:     "lease/25-least-ttl",
+		Title:  "a grant of the least TTL is over soon after it",
+		Clause: "Every TTL within the declared bounds is accepted, and kept for that long.",
+		needs:  []need{needTTL},
+		run:    leastTTL,
 	},
 	{
 		ID:     "lease/26-client-clock",
@@ -268,6 +287,40 @@ func neverRecreates(t *T) {
 	}
 }
 
+func renewalAfterTakeover(t *T) {
+	raw, other := t.open(), t.open()
+	takenOver := func(how, key string, g backend.Grant) {
+		for client, b := range map[string]backend.Backend{"the same client": raw, "another client": other} {
+			var next backend.Grant
+			t.eventually(t.ttl()+t.slack(), "the key after "+how, func() (err error) {
+				next, err = b.TryAcquire(t.ctx, request(key, t.longTTL()))
+				return err
+			})
+			if err := g.Renew(t.ctx, t.longTTL()); !errors.Is(err, backend.ErrLost) {
+				t.errorf("Renew after %s, while a successor of %s holds: want ErrLost, got %v", how, client, err)
+			}
+			if err := next.Renew(t.ctx, t.longTTL()); err != nil {
+				t.errorf("Renew by the successor after the former holder's: want nil, got %v", err)
+			}
+			t.tryRefused(t.open(), request(key, t.longTTL()), "the successor's key after the former holder's Renew")
+			if err := next.Release(t.ctx); err != nil {
+				t.errorf("Release by the successor: want nil, got %v", err)
+			}
+		}
+	}
+	key := t.key("released")
+	_, g := t.holdRaw(raw, key, t.longTTL())
+	if err := g.Release(t.ctx); err != nil {
+		t.fatalf("Release by the holder: want nil, got %v", err)
+	}
+	takenOver("a release", key, g)
+	if t.caps.Loss == backend.LossTTL {
+		key = t.key("expired")
+		_, g = t.holdRaw(raw, key, t.ttl())
+		takenOver("an expiry", key, g)
+	}
+}
+
 func fixedLeaseEnds(t *T) {
 	key, ttl := t.key("fixed"), t.lossTTL()
 	late := t.lateness()
@@ -294,92 +347,4 @@ func fixedLeaseEnds(t *T) {
 		t.errorf("Expires of a lease that was extended to %v, less than it had: want it within that, got %v from now", ttl, left)
 	}
 	_ = l.Unlock(t.ctx) // it may be over: it was to be short
-}
-
-// ttlHolds wants a grant, asked for at asked, to exclude and to be renewed.
-func ttlHolds(t *T, c *lock.Client, key string, ttl time.Duration, g backend.Grant, asked time.Time) {
-	holds := func(what string, ok bool, got any) {
-		switch took := time.Since(asked); {
-		case ok:
-		case took >= ttl/2:
-			t.again("%s for %v, got %v; it took %v until then", what, ttl, got, took)
-		default:
-			t.fatalf("%s for %v, got %v", what, ttl, got)
-		}
-	}
-	_, err := c.Mutex(key).TryLock(t.ctx)
-	holds("a key that was just granted: want ErrLocked", errors.Is(err, lock.ErrLocked), err)
-	renewed := time.Now()
-	err = g.Renew(t.ctx, ttl)
-	holds("its renewal: want nil", err == nil, err)
-	asked = renewed
-	_, err = c.Mutex(key).TryLock(t.ctx)
-	holds("a key that was just renewed: want ErrLocked", errors.Is(err, lock.ErrLocked), err)
-}
-
-func ttlRange(t *T) {
-	c := t.client()
-	for _, ttl := range []time.Duration{max(t.caps.MinTTL, 50*time.Millisecond), 200 * time.Millisecond, 999 * time.Millisecond, time.Second,
-		1500*time.Millisecond + time.Nanosecond, 30 * time.Second, time.Hour} {
-		if ttl < t.caps.MinTTL || (t.caps.MaxTTL > 0 && ttl > t.caps.MaxTTL) {
-			continue
-		}
-		key := t.key("ttl")
-		b := t.open()
-		var before time.Time
-		var g backend.Grant
-		t.eventually(t.slack(), fmt.Sprintf("a grant of TTL %v, which is within the declared bounds", ttl), func() (err error) {
-			req := request(key, ttl)
-			before = time.Now()
-			if g, err = b.TryAcquire(t.ctx, req); errors.Is(err, backend.ErrUncertain) && !errors.Is(err, backend.ErrInvalid) {
-				return errors.Join(err, b.Abandon(t.ctx, req)) // the service was slower than so short a TTL
-			} else if err != nil {
-				t.fatalf("TryAcquire with TTL %v, which is within the declared bounds: want a grant, got %v", ttl, err)
-			}
-			return nil
-		})
-		after := time.Now()
-		if t.expires() {
-			until := g.Until()
-			if until.IsZero() {
-				t.errorf("Until of a grant of TTL %v: want an instant, since the backend ends a grant by its clock, got zero", ttl)
-			}
-			if until.After(after.Add(ttl)) {
-				t.errorf("Until of a grant of TTL %v: want it at most that far after the reply, it is %v", ttl, until.Sub(after))
-			}
-		}
-		if ttl >= time.Second {
-			ttlHolds(t, c, key, ttl, g, before)
-		}
-		if err := g.Release(t.ctx); err != nil && (time.Since(before) < ttl/2 || !errors.Is(err, backend.ErrLost)) {
-			t.errorf("Release of a grant of TTL %v: want nil, got %v", ttl, err)
-		}
-		t.free(c, key, "a released key", t.slack())
-	}
-}
-
-func ttlRefused(t *T) {
-	bad := []time.Duration{0, -time.Second, time.Nanosecond, t.caps.MinTTL - 1}
-	if t.caps.MaxTTL > 0 {
-		bad = append(bad, t.caps.MaxTTL+1)
-	}
-	c := t.client()
-	l := t.mustLock(c.Mutex(t.key("held")), "a free key")
-	for _, ttl := range bad {
-		refused := func(where string, err error) {
-			if !errors.Is(err, lock.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "ttl") || !strings.Contains(fmt.Sprint(err), ttl.String()) {
-				t.errorf("%s with TTL %v: want ErrInvalid that names ttl and its value, got %v", where, ttl, err)
-			}
-		}
-		b := t.open()
-		_, err := lock.New(b, lock.WithTTL(ttl))
-		refused("New", err)
-		_, err = c.Mutex(t.key("bad-ttl"), lock.WithTTL(ttl)).TryLock(t.ctx)
-		refused("TryLock", err)
-		refused("Extend", l.Extend(t.ctx, ttl))
-	}
-	if err := l.Check(t.ctx); err != nil {
-		t.errorf("a lease after refused TTLs: want Check to say it holds, got %v", err)
-	}
-	t.mustUnlock(l, "the holder")
 }

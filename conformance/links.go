@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
 )
 
 // orphanBound is how long what could not be cleaned up may hold the key.
@@ -132,4 +133,103 @@ func resetAtEachStep(t *T) {
 			t.free(other, key, fmt.Sprintf("after a reset after %d replies", n), t.orphanBound(ttl))
 		}
 	}
+}
+
+// unanswered is how long the suite waits for a reply that it drops.
+const unanswered = 300 * time.Millisecond
+
+func linkUnknownOutcome(t *T) {
+	b, link := t.faulty()
+	other := t.open()
+	key := t.key("link")
+	_, warm := t.holdRaw(b, key, t.longTTL()) // connections are open now
+	if err := warm.Release(t.ctx); err != nil {
+		t.fatalf("Release by the holder: want nil, got %v", err)
+	}
+	silent := func(what string, call func(ctx context.Context) error) error {
+		link.BlackholeReplies()
+		ctx, cancel := context.WithTimeout(t.ctx, unanswered)
+		defer cancel()
+		var err error
+		t.within(unanswered+t.slack(), what+" that is not answered", func() { err = call(ctx) })
+		if err == nil || errors.Is(err, backend.ErrLost) {
+			t.errorf("%s that was not answered: want an error that is no ErrLost, got %v", what, err)
+		}
+		return err
+	}
+	certain := func(what string, err error) {
+		if err != nil && !backend.OutcomeUnknown(err) {
+			t.errorf("%s that was executed and not answered: want an unknown outcome, got an error that says the request was not executed: %v", what, err)
+		}
+	}
+	req := request(key, t.longTTL())
+	err := silent("TryAcquire", func(ctx context.Context) error { _, err := b.TryAcquire(ctx, req); return err })
+	if next, held := other.TryAcquire(t.ctx, request(key, t.longTTL())); errors.Is(held, backend.ErrLocked) {
+		certain("TryAcquire", err)
+	} else if held == nil {
+		_ = next.Release(t.ctx)
+	}
+	link.Heal()
+	t.eventually(t.slack(), "Abandon when the link has healed", func() error { return b.Abandon(t.ctx, req) })
+
+	var g backend.Grant
+	t.eventually(t.slack(), "TryAcquire when the link has healed", func() (err error) {
+		g, err = b.TryAcquire(t.ctx, request(key, t.longTTL()))
+		return err
+	})
+	_ = silent("Renew", func(ctx context.Context) error { return g.Renew(ctx, t.longTTL()) })
+	link.Heal()
+	t.eventually(t.slack(), "Renew when the link has healed", func() error { return g.Renew(t.ctx, t.longTTL()) })
+
+	err = silent("Release", g.Release)
+	if next, free := other.TryAcquire(t.ctx, request(key, t.longTTL())); free == nil {
+		certain("Release", err)
+		_ = next.Release(t.ctx)
+	}
+	link.Heal()
+	t.eventually(t.slack(), "Release when the link has healed", func() error {
+		if err := g.Release(t.ctx); !errors.Is(err, backend.ErrLost) {
+			return err
+		}
+		return nil
+	})
+}
+
+func linkContextError(t *T) {
+	b, link := t.faulty()
+	held := t.key("held")
+	_, g := t.holdRaw(b, held, t.longTTL())
+	req := request(t.key("free"), t.longTTL())
+	calls := map[string]func(context.Context) error{
+		"TryAcquire": func(ctx context.Context) error { _, err := b.TryAcquire(ctx, req); return err },
+		"Abandon":    func(ctx context.Context) error { return b.Abandon(ctx, req) },
+		"Renew":      func(ctx context.Context) error { return g.Renew(ctx, t.longTTL()) },
+		"Release":    g.Release,
+	}
+	if w, ok := b.(backend.Waiter); ok {
+		calls["Acquire"] = func(ctx context.Context) error { _, err := w.Acquire(ctx, req); return err }
+	}
+	for what, call := range calls {
+		for _, cancelled := range []bool{false, true} {
+			link.Blackhole()
+			ctx, cancel := context.WithTimeout(t.ctx, unanswered)
+			if cancelled {
+				cancel()
+				ctx, cancel = context.WithCancel(t.ctx)
+				time.AfterFunc(unanswered, cancel)
+			}
+			var err error
+			t.within(unanswered+t.slack(), what+" over a link that drops everything", func() { err = call(ctx) })
+			ended := ctx.Err() // nil if the driver gave up earlier
+			cancel()
+			switch {
+			case err == nil:
+				t.errorf("%s over a link that drops everything: want an error, got nil", what)
+			case ended != nil && !errors.Is(err, ended):
+				t.errorf("%s over a link that drops everything, whose context ended: want an error that matches %v, got %v", what, ended, err)
+			}
+			link.Heal()
+		}
+	}
+	t.eventually(t.slack(), "Abandon when the link has healed", func() error { return b.Abandon(t.ctx, req) })
 }

@@ -67,6 +67,13 @@ var lossCases = []Case{
 		run:    slowReceipt,
 	},
 	{
+		ID:     "loss/28-slow-replies",
+		Title:  "over a slow link a grant and a renewal last from when they were sent",
+		Clause: "Until is counted from before the request that the service answered was sent, never from the receipt of the reply.",
+		needs:  []need{needExpiry, needLink},
+		run:    slowReplies,
+	},
+	{
 		ID:     "loss/28-hang",
 		Title:  "the loss of a lease whose service hangs is known before a successor is granted",
 		Clause: beforeClause,

@@ -67,7 +67,6 @@ func slowReceipt(t *T) {
 	late := t.lateness()
 	w := t.waiterOf(b, lock.WithTTL(ttl), lock.WithoutRenewal())
 	first := t.mustLock(t.client().Mutex(key), "a free key")
-	t.slowReplies(b, link)
 	got := t.lockWaiting(t.ctx, w, key)
 	link.Delay(ttl / 3)
 	t.mustUnlock(first, "the first holder")
@@ -85,8 +84,8 @@ func slowReceipt(t *T) {
 	t.mustUnlock(n.lease, "the successor")
 }
 
-// slowReplies checks, over a slow link, that Until is counted from before the request was sent.
-func (t *T) slowReplies(b backend.Backend, link Link) {
+func slowReplies(t *T) {
+	b, link := t.faulty()
 	const oneWay = 150 * time.Millisecond
 	key, ttl := t.key("slow-replies"), t.longTTL()
 	counts := func(what string, g backend.Grant) {

@@ -43,6 +43,13 @@ var releaseCases = []Case{
 		run:    unlockRetried,
 	},
 	{
+		ID:     "release/19-races-expiry",
+		Title:  "a release that arrives as the grant expires never frees the key of a successor",
+		Clause: "The service compares the owner and frees the key in one step.",
+		needs:  []need{needTTL},
+		run:    releaseRacesExpiry,
+	},
+	{
 		ID:     "release/20-break-old-holder-learns",
 		Title:  "a broken lease learns of it at its next renewal or check; its unlock changes nothing",
 		Clause: "After Break the old grant answers Renew and Release with ErrLost.",

@@ -36,6 +36,8 @@ type T struct {
 	reason   string
 	spare    *lock.Client
 	losses   map[string]time.Time // when an observer first reported a loss, by name of the lock
+	waits    waits
+	stalled  string // which clients waited at the first failure
 }
 
 var keys atomic.Int64
@@ -56,6 +58,9 @@ func (t *T) key(what string) string {
 func (t *T) errorf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.failures) == 0 && t.stalled == "" {
+		t.stalled = t.waits.text()
+	}
 	if len(t.failures) < 10 {
 		t.failures = append(t.failures, fmt.Sprintf(format, args...))
 	}
@@ -160,7 +165,7 @@ func (t *T) client(opts ...lock.Option) *lock.Client {
 }
 
 func (t *T) clientOf(b backend.Backend, opts ...lock.Option) *lock.Client {
-	own := []lock.Option{lock.WithTTL(t.longTTL()), lock.WithObserver(t.observer(nil))}
+	own := []lock.Option{lock.WithTTL(t.longTTL()), lock.WithObserver(t.observer())}
 	c, err := lock.New(b, slices.Concat(own, t.o.clients, opts)...)
 	if err != nil {
 		t.fatalf("New: want a client, got %v", err)
@@ -212,63 +217,6 @@ func (t *T) lockAsync(ctx context.Context, m lock.Mutex) <-chan locked {
 		out <- locked{l, err, time.Now()}
 	}()
 	return out
-}
-
-// lockWaiting starts a Lock and returns when the observer of its client has reported
-// that it waits for a holder.
-func (t *T) lockWaiting(ctx context.Context, w *waiter, key string, opts ...lock.MutexOption) <-chan locked {
-	out := t.lockAsync(ctx, w.c.Mutex(key, opts...))
-	select {
-	case <-w.waits:
-	case got := <-out:
-		if got.err == nil {
-			t.fatalf("Lock of %q, which is held: want it to wait, it was granted %s", key, leaseText(got.lease))
-		}
-		t.fatalf("Lock of %q, which is held: want it to wait, got %v", key, got.err)
-	case <-time.After(t.slack()):
-		t.fatalf("Lock of %q, which is held: want OnWait called within %v, it was not", key, t.slack())
-	}
-	return out
-}
-
-// waiter is a client that signals when one of its Locks begins to wait.
-type waiter struct {
-	c     *lock.Client
-	waits chan struct{}
-}
-
-func (t *T) waiter(opts ...lock.Option) *waiter {
-	b, err := t.h.Open(t.ctx)
-	if err != nil {
-		t.fatalf("Open: want a client, got %v", err)
-	}
-	return t.waiterOf(b, opts...)
-}
-
-func (t *T) waiterOf(b backend.Backend, opts ...lock.Option) *waiter {
-	w := &waiter{waits: make(chan struct{}, 1024)}
-	o := t.observer(func() { w.waits <- struct{}{} })
-	w.c = t.clientOf(b, append([]lock.Option{lock.WithObserver(o)}, opts...)...)
-	return w
-}
-
-// observer returns an observer that records the time of each loss.
-func (t *T) observer(waits func()) *lock.Observer {
-	o := &lock.Observer{Lost: func(_ context.Context, e lock.Event) {
-		at := time.Now()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if t.losses == nil {
-			t.losses = map[string]time.Time{}
-		}
-		if t.losses[e.Name].IsZero() {
-			t.losses[e.Name] = at
-		}
-	}}
-	if waits != nil {
-		o.Waiting = func(context.Context, lock.Event) { waits() }
-	}
-	return o
 }
 
 // granted waits for a Lock that must succeed within d.

@@ -40,9 +40,7 @@ func (p *Proxy) Name(t testing.TB) string {
 // refuses connections, and those that there were are reset.
 func (p *Proxy) Move() error {
 	p.Cut()
-	p.mu.Lock()
-	p.host = map[string]string{"127.0.0.1": "127.0.0.2", "127.0.0.2": "127.0.0.1"}[p.host]
-	p.mu.Unlock()
+	p.host.Store(map[string]string{"127.0.0.1": "127.0.0.2", "127.0.0.2": "127.0.0.1"}[p.host.Load().(string)])
 	return p.Heal()
 }
 
@@ -90,9 +88,7 @@ func answerName(query []byte) []byte {
 	case p == nil:
 		a.RCode = dnsmessage.RCodeNameError
 	case of.Type == dnsmessage.TypeA:
-		p.mu.Lock()
-		ip := net.ParseIP(p.host).To4()
-		p.mu.Unlock()
+		ip := net.ParseIP(p.host.Load().(string)).To4()
 		a.Answers = []dnsmessage.Resource{{
 			Header: dnsmessage.ResourceHeader{Name: of.Name, Type: of.Type, Class: of.Class},
 			Body:   &dnsmessage.AResource{A: [4]byte(ip)},

@@ -68,7 +68,7 @@ func zookeeperEnsemble(t testing.TB, flavour string, size int, apart bool, confi
 		for j := range size {
 			q, el := quorum[j].port, election[j].port
 			if l := e.links[i][j]; l != nil {
-				q, el = l[0].port.port, l[1].port.port
+				q, el = l[0].port, l[1].port
 			}
 			lines = append(lines[:len(lines):len(lines)], fmt.Sprintf("server.%d=127.0.0.1:%d:%d:participant;127.0.0.1:%d", j+1, q, el, clients[j].port))
 		}

@@ -34,7 +34,7 @@ func WithParams(rawURL string, params map[string]string) string {
 	return rawURL + "?" + q.Encode()
 }
 
-// OwnGoroutines are those of proxies and servers, which come and go with connections.
+// OwnGoroutines are those of servers, which come and go with connections. The suite knows those of its link.
 var OwnGoroutines = []string{"/integration/provision."}
 
 // Link is a proxy as the suite knows it.

@@ -1,0 +1,146 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+)
+
+// waiter is a client that signals when one of its Locks begins to wait.
+type waiter struct {
+	c     *lock.Client
+	waits chan struct{}
+}
+
+func (t *T) waiter(opts ...lock.Option) *waiter {
+	b, err := t.h.Open(t.ctx)
+	if err != nil {
+		t.fatalf("Open: want a client, got %v", err)
+	}
+	return t.waiterOf(b, opts...)
+}
+
+func (t *T) waiterOf(b backend.Backend, opts ...lock.Option) *waiter {
+	w := &waiter{waits: make(chan struct{}, 1)}
+	o := &lock.Observer{Waiting: func(context.Context, lock.Event) {
+		select {
+		case w.waits <- struct{}{}:
+		default: // no case looks at it
+		}
+	}}
+	w.c = t.clientOf(b, append([]lock.Option{lock.WithObserver(o)}, opts...)...)
+	return w
+}
+
+// lockWaiting starts a Lock and returns when the observer of its client has reported
+// that it waits for a holder.
+func (t *T) lockWaiting(ctx context.Context, w *waiter, key string, opts ...lock.MutexOption) <-chan locked {
+	select {
+	case <-w.waits: // of an earlier Lock that was not waited for
+	default:
+	}
+	out := t.lockAsync(ctx, w.c.Mutex(key, opts...))
+	select {
+	case <-w.waits:
+	case got := <-out:
+		if got.err == nil {
+			t.fatalf("Lock of %q, which is held: want it to wait, it was granted %s", key, leaseText(got.lease))
+		}
+		t.fatalf("Lock of %q, which is held: want it to wait, got %v", key, got.err)
+	case <-time.After(t.slack()):
+		t.fatalf("Lock of %q, which is held: want OnWait called within %v, it was not", key, t.slack())
+	}
+	return out
+}
+
+// observer returns an observer of a new client that records the time of each loss, and which
+// of its Locks wait.
+func (t *T) observer() *lock.Observer {
+	waits := t.waits.client()
+	ended := func(_ context.Context, e lock.Event) {
+		if e.Waited {
+			waits.end(e.Name)
+		}
+	}
+	return &lock.Observer{
+		Waiting:  func(_ context.Context, e lock.Event) { waits.begin(e) },
+		Acquired: ended,
+		Failed:   ended,
+		Lost: func(_ context.Context, e lock.Event) {
+			at := time.Now()
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if t.losses == nil {
+				t.losses = map[string]time.Time{}
+			}
+			if t.losses[e.Name].IsZero() {
+				t.losses[e.Name] = at
+			}
+		},
+	}
+}
+
+// waits are the Locks of all clients of a case that wait.
+type waits struct {
+	mu      sync.Mutex
+	clients []*clientWaits
+}
+
+// clientWaits are those of one client, by the name of the lock.
+type clientWaits struct {
+	all    *waits
+	number int // of the client, from 1 in the order of opening
+	begun  map[string][]wait
+}
+
+type wait struct {
+	since  time.Time
+	holder error
+}
+
+func (ws *waits) client() *clientWaits {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	c := &clientWaits{all: ws, number: len(ws.clients) + 1, begun: map[string][]wait{}}
+	ws.clients = append(ws.clients, c)
+	return c
+}
+
+func (c *clientWaits) begin(e lock.Event) {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	c.begun[e.Name] = append(c.begun[e.Name], wait{time.Now(), e.Err})
+}
+
+// end takes one wait off the list; which one of several for the same lock does not matter.
+func (c *clientWaits) end(name string) {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	if begun := c.begun[name]; len(begun) > 1 {
+		c.begun[name] = begun[1:]
+	} else {
+		delete(c.begun, name)
+	}
+}
+
+// text says which client waits for which lock, "" if none does.
+func (ws *waits) text() string {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	var lines []string
+	for _, c := range ws.clients {
+		for name, begun := range c.begun {
+			oldest := begun[0]
+			lines = append(lines, fmt.Sprintf("client %d has waited for %q for %v in %d Locks; when the first began to wait it was %v",
+				c.number, name, time.Since(oldest.since).Round(time.Millisecond), len(begun), oldest.holder))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
