@@ -1,7 +1,8 @@
 package conformance
 
 // Budget is what a deployment may cost its service. The suite measures each figure
-// that is not zero; the case of a figure that is zero is reported as not declared.
+// that is not zero; the case of a figure that is zero is reported as not declared. To
+// declare that a waiter costs nothing, give a figure far below one command.
 // Figures of commands need Harness.ServerCommands, WakesPerRelease needs Harness.Wakes.
 type Budget struct {
 	// WakesPerRelease is how many waiters, at most, one release wakes.

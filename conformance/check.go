@@ -75,7 +75,7 @@ func (r *runner) selected() []*Case {
 // run runs the cases, in parallel where a case permits it, and reports each outcome when
 // it is known.
 func (r *runner) run(ctx context.Context, cases []*Case, report func(*Case, Result)) *Report {
-	rep := &Report{Name: r.h.Name, Capabilities: r.caps, Budget: r.h.Budget, Started: time.Now(), Full: r.o.full}
+	rep := &Report{Name: r.h.Name, Suite: suiteVersion(), Driver: driverVersion(r.probe), Capabilities: r.caps, Budget: r.h.Budget, Started: time.Now(), Full: r.o.full}
 	results := make([]Result, len(cases))
 	one := func(i int) {
 		for range mostAgain {

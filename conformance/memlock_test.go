@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 
@@ -57,6 +58,18 @@ func memHarness() conformance.Harness {
 
 func TestMemlock(t *testing.T) {
 	conformance.Run(t, memHarness(), keep(t))
+}
+
+// TestFull runs the long tier, so that its greater numbers are tried too.
+func TestFull(t *testing.T) {
+	h := memHarness()
+	h.Name = "mem, long tier"
+	opts := []conformance.Option{conformance.Full()}
+	if os.Getenv("LOCK_TEST_ALL") == "" {
+		t.Log("left out: a minute of renewals of a thousand keys (LOCK_TEST_ALL=1 runs it)")
+		opts = append(opts, conformance.Except("lifecycle/38-hundreds-of-keys", "it takes a minute"))
+	}
+	conformance.Run(t, h, opts...)
 }
 
 // TestLocalHandOff holds clients with local hand-off to all that they declare.

@@ -37,7 +37,10 @@ type Result struct {
 
 // Report is the outcome of a run of the suite against one deployment.
 type Report struct {
-	Name         string               `json:"name"`
+	Name string `json:"name"`
+	// Suite and Driver are the modules of the suite and of the driver, with their versions.
+	Suite        string               `json:"suite"`
+	Driver       string               `json:"driver"`
 	Capabilities backend.Capabilities `json:"capabilities"`
 	Budget       Budget               `json:"budget"`
 	Started      time.Time            `json:"started"`
@@ -60,10 +63,10 @@ func (r *Report) Count(s Status) int {
 // OK reports whether no case failed.
 func (r *Report) OK() bool { return r.Count(Failed) == 0 }
 
-// Summary says the outcome in a line.
+// Summary returns the outcome and the versions in a line.
 func (r *Report) Summary() string {
-	return fmt.Sprintf("%s: %d passed, %d failed, %d not declared, %d not run, in %v",
-		r.Name, r.Count(Passed), r.Count(Failed), r.Count(NotDeclared), r.Count(NotRun), r.Duration.Round(100*time.Millisecond))
+	return fmt.Sprintf("%s: %d passed, %d failed, %d not declared, %d not run, in %v (%s, %s)",
+		r.Name, r.Count(Passed), r.Count(Failed), r.Count(NotDeclared), r.Count(NotRun), r.Duration.Round(100*time.Millisecond), r.Driver, r.Suite)
 }
 
 // JSON returns the report as indented JSON.

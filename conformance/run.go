@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
@@ -25,7 +26,7 @@ type TB[T any] interface {
 //	}
 //
 // A case that is not declared or not run is a skipped subtest that says why. Run
-// returns when all are over.
+// returns when all are over, and prints a summary to standard output, which "go test" shows in the folder of the test.
 func Run[T TB[T]](t T, h Harness, opts ...Option) {
 	t.Helper()
 	ctx := t.Context()
@@ -74,7 +75,7 @@ func Run[T TB[T]](t T, h Harness, opts ...Option) {
 		return
 	}
 	<-results[""]
-	t.Log(rep.Summary())
+	fmt.Println(rep.Summary()) // Log is silent when a test passes
 	if r.o.report != nil {
 		r.o.report(rep)
 	}

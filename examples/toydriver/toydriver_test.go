@@ -9,6 +9,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/conformance/conformancelink"
 	"github.com/interlock-go/lock/examples/toydriver"
 )
 
@@ -21,8 +22,16 @@ func TestConformance(t *testing.T) {
 	server := httptest.NewServer(toydriver.NewServer())
 	defer server.Close()
 	conformance.Run(t, conformance.Harness{
-		Name:   "toy",
-		Open:   func(context.Context) (backend.Backend, error) { return toydriver.New(server.URL), nil },
+		Name: "toy",
+		Open: func(context.Context) (backend.Backend, error) { return toydriver.New(server.URL), nil },
+		OpenFaulty: func(context.Context) (backend.Backend, conformance.Link, error) {
+			link, err := conformancelink.New(server.Listener.Addr().String())
+			if err != nil {
+				return nil, nil, err
+			}
+			t.Cleanup(link.Close)
+			return toydriver.New("http://" + link.Addr()), link, nil
+		},
 		Worker: conformance.Self(strings.Replace(server.URL, "http://", "toy://", 1)),
 	})
 }
