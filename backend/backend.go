@@ -41,8 +41,8 @@ const (
 type Backend interface {
 	// TryAcquire makes one attempt to acquire req.Key and never waits for its holder. It
 	// must be idempotent on req.Owner: sent twice (as a client library that retries
-	// does), it is granted once. It must not overtake waiters in the queue of the
-	// backend, if it has one.
+	// does), it is granted once, and the service keeps that grant for req.TTL from the
+	// last request. It must not overtake waiters in the queue of the backend, if it has one.
 	TryAcquire(ctx context.Context, req Request) (Grant, error)
 
 	// Abandon makes sure that nothing remains of the attempt req.Owner on req.Key, whose

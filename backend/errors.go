@@ -22,7 +22,8 @@ var (
 	ErrClosed = errors.New("client closed")
 )
 
-// LockedError is ErrLocked with the holder, as far as it is known.
+// LockedError is ErrLocked with the holder, as far as it is known. TryAcquire returns the
+// holder's metadata if it returns the owner id.
 type LockedError struct {
 	Holder Holder
 }

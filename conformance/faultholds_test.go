@@ -95,7 +95,7 @@ var faultsOfHolds = []fault{
 			w.inspect = nil
 		},
 		must: []string{"exclusion/04-parallel-acquirers", "exclusion/05-stock", "exclusion/07-history-linearizable", "combinators/41-all-opposite-order"},
-		may:  []string{"combinators/42-election-resign", "exclusion/05-counter", "capabilities/00-inspect", "ambiguity/34-acquire-sent-twice", "cancellation/16-cancel-races-grant"},
+		may:  []string{"exclusion/02-names-the-holder", "combinators/42-election-resign", "exclusion/05-counter", "capabilities/00-inspect", "ambiguity/34-acquire-sent-twice", "cancellation/16-cancel-races-grant"},
 	},
 	{
 		name: "frees another's lock on release",
@@ -110,6 +110,7 @@ var faultsOfHolds = []fault{
 		}),
 		must: []string{"release/18-second-unlock", "release/19-after-takeover", "release/19-retried", "release/20-break-old-holder-learns",
 			"ambiguity/34-acquire-sent-twice", "ambiguity/34-abandon-reply-dropped", "ambiguity/34-release-reply-dropped"},
+		may: []string{"release/19-races-expiry"},
 	},
 	{
 		name: "frees the key of another owner on abandon",
@@ -121,7 +122,7 @@ var faultsOfHolds = []fault{
 			}
 		},
 		must: []string{"release/18-not-the-owner", "ambiguity/34-abandon-reply-dropped"},
-		may:  []string{"ambiguity/34-hand-off-reply-dropped", "waiting/08-timed-wait"},
+		may:  []string{"release/19-races-expiry", "ambiguity/34-hand-off-reply-dropped", "waiting/08-timed-wait"},
 	},
 	{
 		name: "ignores the owner on renewal",
@@ -134,7 +135,8 @@ var faultsOfHolds = []fault{
 				return err
 			}
 		}),
-		must: []string{"release/20-break-old-holder-learns"},
+		must: []string{"lease/23-renewal-after-takeover", "release/20-break-old-holder-learns"},
+		may:  []string{"lease/23-renewal-races-expiry"},
 	},
 	{
 		name: "renewal takes a key that is free",
@@ -182,7 +184,7 @@ var faultsOfHolds = []fault{
 		}),
 		must: []string{"exclusion/07-history-linearizable", "fencing/31-constant-and-own", "fencing/32-over-release", "fencing/32-over-expiry",
 			"fencing/32-over-break"},
-		may: []string{"capabilities/00-inspect", "ambiguity/34-acquire-sent-twice"},
+		may: []string{"exclusion/02-names-the-holder", "capabilities/00-inspect", "ambiguity/34-acquire-sent-twice"},
 	},
 	{
 		name: "a former holder reads its successor's token",
@@ -191,7 +193,7 @@ var faultsOfHolds = []fault{
 			g.token = func() uint64 { return s.tokens.next(req.Key, 0) }
 		}),
 		must: []string{"fencing/31-constant-and-own", "loss/30-lost-lease-answers"},
-		may:  []string{"capabilities/00-inspect"},
+		may:  []string{"exclusion/02-names-the-holder", "capabilities/00-inspect"},
 	},
 	{
 		name: "tokens fall after a break",
@@ -211,7 +213,7 @@ var faultsOfHolds = []fault{
 			}
 		},
 		must: []string{"fencing/32-over-break"},
-		may:  []string{"capabilities/00-inspect", "ambiguity/34-acquire-sent-twice"},
+		may:  []string{"exclusion/02-names-the-holder", "capabilities/00-inspect", "ambiguity/34-acquire-sent-twice"},
 	},
 	{
 		name:  "loses a wake-up",
@@ -252,7 +254,7 @@ var faultsOfHolds = []fault{
 		build: onGrant(func(_ *wrap, _ *service, _ backend.Request, g *wrapGrant) {
 			g.until = func() time.Time { return g.Grant.Until().Add(time.Second) }
 		}),
-		must: []string{"loss/28-renewals-fail", "loss/28-renewals-fail-after-wait", "lease/24-fixed-lease-ends", "lease/25-ttl-range",
+		must: []string{"ambiguity/34-acquire-again-extends", "loss/28-renewals-fail", "loss/28-renewals-fail-after-wait", "lease/24-fixed-lease-ends", "lease/25-ttl-range",
 			"waiting/09-granted-on-expiry", "lease/21-abandoned-holder", "combinators/41-one-lost-part", "combinators/42-election-loss"},
 		may: []string{"exclusion/07-history-linearizable"},
 	},

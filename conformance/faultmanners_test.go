@@ -39,7 +39,7 @@ var faultsOfManners = []fault{
 			}
 		}),
 		must: []string{"exclusion/03-reacquire-after-release"},
-		may: []string{"exclusion/02-second-holder-refused", "release/18-second-unlock", "release/20-break-old-holder-learns", "fencing/31-constant-and-own",
+		may: []string{"exclusion/02-names-the-holder", "lease/23-renewal-after-takeover", "exclusion/02-second-holder-refused", "release/18-second-unlock", "release/20-break-old-holder-learns", "fencing/31-constant-and-own",
 			"lease/22-no-renewal-after-release", "lease/23-renewal-never-recreates", "names/36-prefix-isolates", "capabilities/00-list", "capabilities/00-inspect",
 			"ambiguity/34-acquire-sent-twice", "ambiguity/34-abandon-reply-dropped", "release/19-after-takeover", "exclusion/01-keys-independent",
 			"release/19-after-expiry", "waiting/12-fifo", "waiting/12-fifo-cancelled-waiters", "exclusion/04-parallel-acquirers",
@@ -65,7 +65,7 @@ var faultsOfManners = []fault{
 			}
 		},
 		must: []string{"exclusion/02-second-holder-refused"},
-		may: []string{"exclusion/07-history-linearizable", "waiting/12-try-does-not-overtake", "release/18-second-unlock", "release/19-after-takeover", "release/20-break-old-holder-learns",
+		may: []string{"lease/23-renewal-after-takeover", "exclusion/07-history-linearizable", "waiting/12-try-does-not-overtake", "release/18-second-unlock", "release/19-after-takeover", "release/20-break-old-holder-learns",
 			"ambiguity/34-acquire-reply-dropped"},
 	},
 	{
@@ -74,7 +74,7 @@ var faultsOfManners = []fault{
 			w.request = func(req *backend.Request) { req.Owner = req.Owner[:len(req.Owner)-1] + "x" }
 		},
 		must: []string{"exclusion/02-second-holder-refused", "release/18-not-the-owner"},
-		may:  []string{"capabilities/00-inspect", "capabilities/00-list", "waiting/09-granted-on-break"},
+		may:  []string{"exclusion/02-names-the-holder", "capabilities/00-inspect", "capabilities/00-list", "waiting/09-granted-on-break"},
 	},
 	{
 		name: "an acquire that is sent again is refused",
@@ -86,7 +86,7 @@ var faultsOfManners = []fault{
 				return w.Backend.TryAcquire(ctx, req)
 			}
 		},
-		must: []string{"ambiguity/34-acquire-sent-twice"},
+		must: []string{"ambiguity/34-acquire-again-extends", "ambiguity/34-acquire-sent-twice"},
 	},
 	{
 		name: "an acquire that is sent again gets another token",
@@ -95,7 +95,7 @@ var faultsOfManners = []fault{
 			g.token = func() uint64 { return token }
 		}),
 		must: []string{"ambiguity/34-acquire-sent-twice"},
-		may:  []string{"capabilities/00-inspect"},
+		may:  []string{"exclusion/02-names-the-holder", "capabilities/00-inspect"},
 	},
 	{
 		name:    "names collide by case",

@@ -284,7 +284,7 @@ var faultsOfStrangers = []fault{
 			}
 		},
 		must: []string{"fencing/32-over-failover"},
-		may:  []string{"ambiguity/34-acquire-sent-twice", "capabilities/00-inspect"},
+		may:  []string{"exclusion/02-names-the-holder", "ambiguity/34-acquire-sent-twice", "capabilities/00-inspect"},
 	},
 }
 

@@ -46,6 +46,7 @@ func conformCluster(t *testing.T, c *provision.EtcdNodes) {
 	h.RestartServer = func(ctx context.Context) error {
 		return errors.Join(all((*provision.Server).Kill), all(func(s *provision.Server) error { return s.Restart(ctx) }))
 	}
+	h.Failover = suite.Failover(c.Nodes, c.Leader)
 	h.ServerCommands = func(ctx context.Context) (int64, error) {
 		var sum int64
 		for _, s := range c.Nodes {

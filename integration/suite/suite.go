@@ -50,6 +50,25 @@ func (l Link) Heal() {
 	}
 }
 
+// Failover returns a hook that kills the node that leads, waits until another one leads, and starts the first again.
+func Failover(nodes []*provision.Server, leader func(context.Context) (int, error)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		old, err := leader(ctx)
+		if err != nil {
+			return err
+		}
+		if err := nodes[old].Kill(); err != nil {
+			return err
+		}
+		for now := old; now == old; {
+			if now, err = leader(ctx); err != nil {
+				return err
+			}
+		}
+		return nodes[old].Restart(ctx)
+	}
+}
+
 // HandOff is the options for conformance.Run by which clients have local hand-off, and
 // those cases run that it could change.
 func HandOff() []conformance.Option {

@@ -36,6 +36,7 @@ func conformEnsemble(t *testing.T, e *provision.Ensemble) {
 		Budget:        budget,
 		Worker:        conformance.Self(url),
 		OwnGoroutines: suite.OwnGoroutines,
+		Failover:      suite.Failover(e.Nodes, e.Leader),
 	}
 	inspectHooks(t, &h, e.Addrs())
 	conformance.Run(t, h, suite.Keep(t))
