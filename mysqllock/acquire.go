@@ -14,7 +14,8 @@ const (
 	maxMisses   = 5       // requests in a row after which an attempt is not in the queue
 )
 
-var errQueueFull = errors.New("mysql: the queue of this lock is full")
+// ErrQueueFull is the error of a Lock whose queue has 1 MiB of waiters, about 10,000.
+var ErrQueueFull = errors.New("mysql: the queue of this lock is full (1 MiB)")
 
 // attempt is one call of TryAcquire or Acquire.
 type attempt struct {
@@ -182,9 +183,9 @@ func (a *attempt) next(s rowState) (time.Duration, error) {
 			return a.polls.backoff(), nil
 		}
 		if a.unanswered {
-			return 0, backend.Uncertain(errQueueFull)
+			return 0, backend.Uncertain(ErrQueueFull)
 		}
-		return 0, backend.NotExecuted(errQueueFull)
+		return 0, backend.NotExecuted(ErrQueueFull)
 	}
 	a.misses = 0
 	if !a.queued && a.req.OnWait != nil {

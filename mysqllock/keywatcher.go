@@ -280,11 +280,17 @@ func (n *notifier) block(ctx context.Context, conn *sql.Conn, owner string, limi
 	}
 	err = scanRow(rows, &s)
 	received := time.Now()
-	// The result may come long after the request. The server's clock at the beginning of the
-	// wait gives an instant before the row was read, however long the wait was.
-	s.sent = sent.Add(time.Duration(s.now-began) * time.Microsecond)
-	if s.sent.After(received) {
-		s.sent = received // the server's clock was set forward
-	}
+	s.sent = readAt(sent, received, time.Duration(s.now-began)*time.Microsecond)
 	return s, got.Int64 == 1, err
+}
+
+// readAt returns an instant before the row was read, on the local clock: a result may come
+// long after its request, and waited is how long the server waited by its clock. The clocks
+// may run apart by 500 ppm.
+func readAt(sent, received time.Time, waited time.Duration) time.Time {
+	at := sent.Add(waited - waited/2000)
+	if at.After(received) {
+		return received // the server's clock was set forward
+	}
+	return at
 }

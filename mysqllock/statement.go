@@ -24,6 +24,9 @@ var (
 	headOwner = fmt.Sprintf("SUBSTRING(queue,%d,%d)", entryOwner, ownerLen)
 	headMeta  = fmt.Sprintf("SUBSTRING(SUBSTRING_INDEX(SUBSTRING(queue,2),';',1),%d)", entryMeta-1)
 	headTTL   = fmt.Sprintf("LEAST(CAST(SUBSTRING(queue,%d,%d) AS UNSIGNED)*1000,%d)", entryTTL, ttlDigits, provisionalTTL.Microseconds())
+	// The lease ended so long ago that no waiter is left: a waiter requests the key soon after
+	// the end, and gives up when the server does not answer for its TTL.
+	deadQueue = fmt.Sprintf("expires<%s-%d-CAST(SUBSTRING(queue,%d,%d) AS UNSIGNED)*1000", now, time.Hour.Microseconds(), entryTTL, ttlDigits)
 	tail      = "IF(LOCATE(';',queue,2)>0,SUBSTRING(queue,LOCATE(';',queue,2)),'')"
 )
 
@@ -48,6 +51,7 @@ func (b *Backend) acquire(req backend.Request, join bool) string {
 			me, queueMark(req.Owner), maxQueue, lit(head), now, joinedDigits, lit(rest))
 	}
 	return fmt.Sprintf(insertRow+`(%[2]s,%[3]s,%[4]s,%[5]s,%[3]s+%[6]d,%[3]s,'','',0,1)`+onRow+
+		`queue=CASE WHEN queue='' THEN '' WHEN %[12]s THEN '' ELSE queue END,`+
 		`step=CASE WHEN gone_until>%[3]s AND LOCATE(%[4]s,gone)>0 THEN 3 WHEN expires>%[3]s THEN 0 WHEN queue='' OR %[7]s=%[4]s THEN 1 ELSE 2 END,`+
 		`token=IF(step IN (1,2),GREATEST(token+1,%[3]s),token),`+
 		`metadata=CASE step WHEN 1 THEN %[5]s WHEN 2 THEN %[8]s ELSE metadata END,`+
@@ -56,7 +60,7 @@ func (b *Backend) acquire(req backend.Request, join bool) string {
 		`granted=IF(step IN (1,2),%[3]s,granted),`+
 		`queue=CONCAT(IF(step IN (1,2),%[10]s,queue),%[11]s),`+
 		`gone=IF(gone_until>%[3]s,gone,'')`,
-		b.table.quoted(), lit(b.key(req.Key)), now, me, meta, ttl, headOwner, headMeta, headTTL, tail, enter)
+		b.table.quoted(), lit(b.key(req.Key)), now, me, meta, ttl, headOwner, headMeta, headTTL, tail, enter, deadQueue)
 }
 
 // queueMark is the beginning of the entry of an attempt in the queue.
