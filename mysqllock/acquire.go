@@ -131,7 +131,7 @@ func (a *attempt) look(ctx context.Context, pushed *rowState) (rowState, error) 
 		s, err = a.b.read(bounded, a.req)
 	}
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		err = backend.Uncertain(fmt.Errorf("mysql: no answer within %v", limit)) // not the deadline of the caller
+		err = backend.Uncertain(fmt.Errorf("mysql%s: no answer within %v", a.b.address, limit)) // not the deadline of the caller
 		a.unanswered = true
 	}
 	return s, err

@@ -16,7 +16,7 @@ import (
 type Backend struct {
 	db              *sql.DB
 	ownDB           bool   // Close closes db
-	address         string // for errors: " to host:port", or empty
+	address         string // for errors: " at host:port", or empty
 	opt             options
 	table           table
 	multiStatements bool          // a packet may have two statements
@@ -68,21 +68,25 @@ func New(db *sql.DB, opts ...Option) (*Backend, error) {
 	if db == nil {
 		return nil, backend.Invalid("db", "nil", "a *sql.DB")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*o.timeout)
-	defer cancel()
-	return open(ctx, db, o, "", false)
+	return open(context.Background(), 3*o.timeout, db, o, "", false)
 }
 
-func open(ctx context.Context, db *sql.DB, o options, address string, ownDB bool) (*Backend, error) {
+// open opens a backend within a limit.
+func open(ctx context.Context, limit time.Duration, db *sql.DB, o options, address string, ownDB bool) (*Backend, error) {
 	t, err := parseTable(o.table)
 	if err != nil {
 		return nil, err
 	}
 	b := &Backend{db: db, ownDB: ownDB, opt: o, address: address, table: t, answered: map[string]struct{}{}}
 	b.life, b.end = context.WithCancel(context.Background())
-	server, err := b.probe(ctx)
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	server, err := b.probe(within)
 	if err != nil {
 		b.end()
+		if within.Err() != nil && ctx.Err() == nil { // not the deadline of the caller
+			err = fmt.Errorf("mysql%s: no answer within %v", address, limit)
+		}
 		return nil, err
 	}
 	conns := db.Stats().MaxOpenConnections
@@ -117,18 +121,19 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 		Caveats: append([]string{
 			"With asynchronous or semi-synchronous replication a failover may lose the last grants. Two clients may then hold a lock until the first lease ends; only a check of the token at the resource, or Guard, stops the first.",
 			"Tokens rise over a restart, a failover and the loss of the table if the clock of the new server is not behind the time of the last grant.",
+			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
 			fmt.Sprintf("A waiter whose process ended delays the waiters behind it by its TTL, at most %v, when its turn comes.", provisionalTTL),
 			fmt.Sprintf("A request is no longer refused if the network delivers it more than %v after its attempt was abandoned, or after %d later ones on the same lock.", tombstoneFor, maxTombstones),
 			"The holder of a broken lock learns of it at its next renewal.",
-			"All clients must use the same server or group of servers: writes to several primaries at once (Galera, multi-primary group replication) exclude each other only by failing at commit.",
+			"All clients must use the same server or group of servers: writes to several primaries at once (Galera, multi-primary group replication) exclude each other only by failing at commit. A proxy must send reads, too, to the primary: on a replica a waiter reads a row that lags, by another clock.",
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		}, caveats...),
 	}
 	if b.notifier != nil {
 		c.Wake = backend.WakePush
 		c.Caveats = append(c.Caveats,
-			fmt.Sprintf("If a waiter is stopped and the server keeps its connection (SIGSTOP, a machine that is cut off), the waiters behind it wait, when its turn comes, until the lease of its predecessor would have ended, at most %v.", maxWait),
-			"If the lock connection of an attempt is lost, the waiters behind it poll four times a second until its turn has ended.")
+			fmt.Sprintf("If a waiter is stopped and the server keeps its connection (SIGSTOP, a machine that is cut off), the waiters behind it wait, when its turn comes, until the lease of its predecessor would have ended, at most %v. A user of the server who knows the owner id of an attempt can cause the same by owning its named lock.", maxWait),
+			"If the lock connection of an attempt is lost, the waiters behind it poll up to eight times a second until its turn has ended.")
 	}
 	return c
 }

@@ -30,8 +30,8 @@
 // # Protocol
 //
 // Each lock has one row with its holder, its expiry on the server's clock and its queue.
-// The row is never deleted, because the fencing token is in it: the server's time in
-// microseconds, or the last token plus one if that is greater. Every change is one
+// The row stays, because the fencing token is in it: the server's time in microseconds, or
+// the last token plus one if that is greater. [Backend.Sweep] deletes unused rows. Every change is one
 // autocommitted statement on one row, or waits for no row. It cannot deadlock and means the
 // same at every isolation level. A release grants the lock to the first waiter in the same
 // statement, with a provisional lease of at most 3 s, which the new holder renews. If the
@@ -46,7 +46,7 @@
 // lock.
 //
 // Named locks only wake; the row decides which client holds the key. If a named lock is
-// lost, waiters poll the row every 10 to 250 ms. Waiters also poll
+// lost, waiters poll the row every 5 to 250 ms. Waiters also poll
 //   - when all notify_conns connections wait for other keys,
 //   - in a pool of fewer than four connections, or without multiStatements,
 //   - in a cluster in which every node accepts writes.
@@ -55,8 +55,8 @@
 //
 //	GRANT SELECT, INSERT, UPDATE ON app.interlock TO 'app'@'%';
 //
-// The driver also needs CREATE to create the table; [Schema] returns the statement for a
-// migration. Named locks need no privilege. [Backend.Break] wakes waiters at once if it
+// The driver also needs CREATE to create the table, or [Schema] returns the statement for a
+// migration, and DELETE for [Backend.Sweep]. Named locks need no privilege. [Backend.Break] wakes waiters at once if it
 // may end connections of the holder's user.
 //
 // # Guarded writes

@@ -1,8 +1,11 @@
 package mysqllock
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
+	"net"
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -40,5 +43,43 @@ func TestStillUncertain(t *testing.T) {
 	}
 	if err := stillUncertain(backend.ErrUncertain, nil); err != nil {
 		t.Errorf("want success, got %v", err)
+	}
+}
+
+// TestOpenErrorTexts: an error is one line, has the address once, and matches no error of a
+// context that has not ended.
+func TestOpenErrorTexts(t *testing.T) {
+	listen := func() net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() }) // may be closed already
+		return l
+	}
+	closed, silent := listen(), listen()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ address, parameters, says string }{
+		"refused": {closed.Addr().String(), "", "connection refused"},
+		"silent":  {silent.Addr().String(), "?timeout=50ms", "no connection within 50ms"},
+	} {
+		u, err := backend.ParseURL("mysql://u:secret@" + c.address + "/db" + c.parameters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(context.Background(), u)
+		if err == nil {
+			t.Errorf("%s: want an error", name)
+			continue
+		}
+		text := err.Error()
+		if strings.Count(text, c.address) != 1 || strings.Count(text, "mysql") > 1 || !strings.Contains(text, c.says) || strings.ContainsAny(text, "\n") || strings.Contains(text, "secret") {
+			t.Errorf("%s: want one line with %s once, %q and no password, got %q", name, c.address, c.says, text)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: no context has ended, got %q", name, text)
+		}
 	}
 }

@@ -48,12 +48,10 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(time.Minute) // far below the wait_timeout of servers
-	ctx, cancel := context.WithTimeout(ctx, s.dial+s.timeout)
-	defer cancel()
-	b, err := open(ctx, db, s.options, " to "+s.addr, true)
+	b, err := open(ctx, s.dial+s.timeout, db, s.options, " at "+s.addr, true)
 	if err != nil {
 		_ = db.Close() // err is more important
-		return nil, fmt.Errorf("%s at %s: %w", u.Scheme, s.addr, err)
+		return nil, &addressedError{err, s.addr}
 	}
 	return b, nil
 }

@@ -65,6 +65,9 @@ func run[T any](ctx context.Context, b *Backend, source connSource, f func(conte
 			defer cancel()
 			value, err := f(statement, conn)
 			giveBack(err)
+			if err != nil && statement.Err() != nil && number(err) == 0 { // not the deadline of the caller
+				err = backend.Uncertain(fmt.Errorf("mysql%s: no answer within %v", b.address, b.opt.timeout))
+			}
 			done <- result{value, err}
 		}()
 		select {
@@ -134,7 +137,7 @@ func (b *Backend) connect(ctx context.Context) (*sql.Conn, error) {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case bounded.Err() != nil:
-		err = fmt.Errorf("mysql: no connection%s within %v", b.address, b.opt.timeout)
+		err = fmt.Errorf("mysql%s: no connection within %v", b.address, b.opt.timeout)
 	default:
 		err = failure(err)
 	}

@@ -28,8 +28,8 @@ func Schema(name string) (string, error) {
 }
 
 func (t table) schema() string {
-	// The primary key is the only index and no statement deletes rows, so a statement locks
-	// one row, or waits for none. This rules out deadlocks.
+	// The primary key is the only index, so a statement but that of Sweep locks one row, or
+	// waits for none. This rules out deadlocks among them.
 	return fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
   name       VARBINARY(%d) NOT NULL PRIMARY KEY,
   token      BIGINT UNSIGNED NOT NULL,

@@ -243,3 +243,24 @@ func TestAbsent(t *testing.T) {
 	}
 	refused(t, "no server", as(s, "app", "s3cret", nil), s.Addr())
 }
+
+// TestSilentServer: a statement without an answer is an error with the address, once, which
+// does not match the error of a deadline that the caller did not set.
+func TestSilentServer(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		p := provision.NewProxy(t, s.Addr())
+		url := strings.Replace(suite.WithParams(s.URL(), map[string]string{"timeout": "500ms"}), s.Addr(), p.Addr(), 1)
+		stage := &stage{T: t, s: s, b: openRaw(t, url), key: "silent"}
+		g := stage.try()
+		stage.no(g.Renew(t.Context(), time.Hour)) // the connection is open
+		p.Stall()
+		err := g.Renew(context.Background(), time.Hour)
+		if err == nil || !backend.OutcomeUnknown(err) || errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("want an unknown outcome and no deadline, got %v", err)
+		}
+		if want := "outcome unknown: mysql at " + p.Addr() + ": no answer within 500ms"; err.Error() != want {
+			t.Errorf("want %q, got %q", want, err)
+		}
+		stage.no(p.Heal())
+	})
+}
