@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/interlock-go/lock"
@@ -17,13 +16,13 @@ type App struct {
 	In       *os.File
 	Out, Err *os.File
 
-	global  *FlagSet // the flags of all commands
-	url     string   // --url
-	json    bool
-	quiet   bool
-	verbose bool
-	getenv  func(string) string
-	mu      sync.Mutex // orders messages on Err
+	messages *messageQueue // to Err
+	global   *FlagSet      // the flags of all commands
+	url      string        // --url
+	json     bool
+	quiet    bool
+	verbose  bool
+	getenv   func(string) string
 }
 
 // closeTimeout bounds how long a client waits, when it is closed, for the service to

@@ -105,7 +105,7 @@ func (a *App) confirmBreak(ctx context.Context, c *lock.Client, name, owner stri
 	if info.Holder != nil {
 		holder = holderText(info.Holder)
 	}
-	fmt.Fprintf(a.Err, "%s is held by %s.\nBreak it? [y/N] ", quoted(name), holder)
+	fmt.Fprintf(a.messages, "%s is held by %s.\nBreak it? [y/N] ", quoted(name), holder)
 	answer := make(chan string, 1)
 	go func() { // a signal leaves it behind; then the process ends too
 		line, _ := bufio.NewReader(a.In).ReadString('\n')
@@ -119,7 +119,7 @@ func (a *App) confirmBreak(ctx context.Context, c *lock.Client, name, owner stri
 		}
 		return "", false, WithCode(ExitFailed, fmt.Errorf("%q was not broken", name))
 	case <-ctx.Done():
-		fmt.Fprintln(a.Err)
+		fmt.Fprintln(a.messages)
 		return "", false, context.Cause(ctx)
 	}
 }

@@ -53,20 +53,19 @@ func (a *App) Notice(event, text string, fields map[string]any) {
 	}
 }
 
-// say writes a message to Err even with --quiet.
+// say writes a message to Err even with --quiet. It does not wait until the message is
+// written.
 func (a *App) say(event, text string, fields map[string]any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	text = Redact(text)
 	if !a.json {
-		fmt.Fprintf(a.Err, "%s: %s\n", a.Program.Name, text)
+		fmt.Fprintf(a.messages, "%s: %s\n", a.Program.Name, text)
 		return
 	}
 	line := map[string]any{"event": event, "message": text}
 	for k, v := range fields {
 		line[k] = v
 	}
-	_ = jsonEncoder(a.Err).Encode(line) // there is no other place to report it
+	_ = jsonEncoder(a.messages).Encode(line) // cannot fail
 }
 
 // Logger returns a logger to Err, or nil without --verbose.
@@ -84,9 +83,9 @@ func (a *App) Logger() *slog.Logger {
 		return attr
 	}}
 	if a.json {
-		return slog.New(slog.NewJSONHandler(a.Err, opts))
+		return slog.New(slog.NewJSONHandler(a.messages, opts))
 	}
-	return slog.New(slog.NewTextHandler(a.Err, opts))
+	return slog.New(slog.NewTextHandler(a.messages, opts))
 }
 
 // holderText describes a holder. Text of the holder is quoted unless it is printable:

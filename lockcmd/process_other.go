@@ -14,6 +14,8 @@ var (
 	otherSignals  []os.Signal
 )
 
+func surviveBrokenPipes() {} // there is no signal for it
+
 func isContinue(os.Signal) bool { return false }
 
 // process is a running command. Without process groups only the command itself can be

@@ -27,6 +27,13 @@ var otherSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINC
 // jobSignals are caught only while a command runs.
 var jobSignals = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
 
+// killRounds bounds how often kill looks for descendants, 1 ms apart.
+const killRounds = 100
+
+// surviveBrokenPipes keeps a write to a pipe without a reader from ending this program. The
+// signal keeps its default action in the command.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 func isContinue(s os.Signal) bool { return s == syscall.SIGCONT }
 
 // process is a running command. It has a process group of its own: its children can be
@@ -48,6 +55,10 @@ func start(path string, argv, env []string, sigs *signals) (*process, error) {
 		SysProcAttr: attributes(),
 	}
 	notify(p.jobs, jobSignals)
+	// A signal that is caught has its default action in the command. The one before may have
+	// left SIGTTOU ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
+	orphans.commandRuns(true)
 	started := make(chan error)
 	go func() {
 		// The parent-death signal is sent when the thread ends that forked. So that
@@ -56,39 +67,40 @@ func start(path string, argv, env []string, sigs *signals) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			p.wait(cmd.Process.Pid)
+			status := p.wait(cmd.Process.Pid)
+			orphans.commandRuns(false)
+			p.exited <- status
 		}
 	}()
 	if err := <-started; err != nil {
+		orphans.commandRuns(false)
 		signal.Reset(jobSignals...)
 		return nil, err
 	}
 	p.pid = cmd.Process.Pid
 	p.tty = openTerminal()
-	// A background process must be able to pass the terminal on. Ignored after the
-	// start, so that the command does not inherit it.
+	// A background process must be able to write to the terminal and to pass it on. Ignored
+	// after the start, so that the command does not inherit it.
 	signal.Ignore(syscall.SIGTTOU)
 	return p, nil
 }
 
-// wait reports each stop of the command and its end. os.Process reports no stops.
-func (p *process) wait(pid int) {
+// wait reports each stop of the command and returns its exit code. It also waits for the
+// orphans that this process adopts meanwhile. os.Process reports no stops.
+func (p *process) wait(pid int) exitStatus {
 	for {
 		var ws syscall.WaitStatus
-		_, err := syscall.Wait4(pid, &ws, syscall.WUNTRACED, nil)
+		ended, err := syscall.Wait4(-1, &ws, syscall.WUNTRACED, nil)
 		switch {
-		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EINTR), err == nil && ended != pid:
 		case err != nil: // no other call waits for it, so this cannot happen
-			p.exited <- exitStatus(ExitFailed)
-			return
+			return exitStatus(ExitFailed)
 		case ws.Stopped():
 			p.stopped <- ws.StopSignal()
 		case ws.Signaled():
-			p.exited <- exitStatus(ExitSignal + int(ws.Signal()))
-			return
+			return exitStatus(ExitSignal + int(ws.Signal()))
 		case ws.Exited():
-			p.exited <- exitStatus(ws.ExitStatus())
-			return
+			return exitStatus(ws.ExitStatus())
 		}
 	}
 }
@@ -111,14 +123,37 @@ func (p *process) signal(s os.Signal) {
 // group sends s to the process group. An error means that all its processes ended.
 func (p *process) group(s syscall.Signal) { _ = syscall.Kill(-p.pid, s) }
 
-func (p *process) terminate() { p.group(syscall.SIGTERM) }
-func (p *process) kill()      { p.group(syscall.SIGKILL) }
-func (p *process) resume()    { p.group(syscall.SIGCONT) }
+func (p *process) resume() { p.group(syscall.SIGCONT) }
 
-// drain waits for the children of a command that ended, and kills them at the deadline.
+// terminate sends TERM to the process group and to the descendants that have left it.
+func (p *process) terminate() {
+	p.group(syscall.SIGTERM)
+	for _, pid := range descendants() {
+		if group, err := unix.Getpgid(pid); err == nil && group != p.pid {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+	}
+}
+
+// kill kills the process group and all descendants, also those that begin meanwhile.
+func (p *process) kill() {
+	p.group(syscall.SIGKILL)
+	for range killRounds {
+		alive := false
+		for _, pid := range descendants() {
+			alive = syscall.Kill(pid, syscall.SIGKILL) == nil || alive // else it belongs to another user
+		}
+		if !alive {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// drain waits for the descendants of a command that ended, and kills them at the deadline.
 func (p *process) drain(deadline time.Time) {
 	for time.Now().Before(deadline) {
-		if errors.Is(syscall.Kill(-p.pid, 0), syscall.ESRCH) {
+		if errors.Is(syscall.Kill(-p.pid, 0), syscall.ESRCH) && len(descendants()) == 0 {
 			return
 		}
 		time.Sleep(min(5*time.Millisecond, time.Until(deadline)))
@@ -196,7 +231,7 @@ func hasShell(own int) bool {
 	if err != nil {
 		return false
 	}
-	for pid := os.Getppid(); pid > 0; pid = parentOf(pid) {
+	for pid := os.Getppid(); pid > 0; _, pid = stat(pid) {
 		if s, err := unix.Getsid(pid); err != nil || s != session {
 			return false
 		}
@@ -207,19 +242,19 @@ func hasShell(own int) bool {
 	return false
 }
 
-// parentOf returns the parent of a process, 0 if unknown.
-func parentOf(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// stat returns the state and the parent of a process, zero if unknown.
+func stat(pid int) (state string, parent int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0
+		return "", 0
 	}
 	// "pid (name) state parent ...", and a name may contain anything
-	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(f) < 2 {
-		return 0
+		return "", 0
 	}
-	parent, _ := strconv.Atoi(f[1])
-	return parent
+	parent, _ = strconv.Atoi(f[1])
+	return f[0], parent
 }
 
 func (t *terminal) foreground() int {

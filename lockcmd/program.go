@@ -72,7 +72,7 @@ func (p Program) newApp(in, out, err *os.File) *App {
 	if p.Commands == nil {
 		p.Commands = (*App).LockCommands
 	}
-	a := &App{Program: p, In: in, Out: out, Err: err, getenv: os.Getenv, global: NewFlagSet()}
+	a := &App{Program: p, In: in, Out: out, Err: err, messages: newMessageQueue(err), getenv: os.Getenv, global: NewFlagSet()}
 	a.global.StringVar(&a.url, "url", "", "URL of the service (default $"+envURL+", else a directory of the user)")
 	a.global.BoolVar(&a.json, "json", false, "write JSON: results to stdout; messages and errors to stderr, one a line")
 	a.global.BoolVar(&a.verbose, "verbose", false, "log the events of the lock on stderr")
@@ -83,6 +83,7 @@ func (p Program) newApp(in, out, err *os.File) *App {
 
 // execute runs the command that args name, and returns its exit code.
 func (a *App) execute(ctx context.Context, args []string) int {
+	defer a.messages.close()
 	err := a.run(ctx, args)
 	code := codeOf(err)
 	var status exitStatus

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // signals receives the signals that end a wait or are forwarded to the command.
@@ -71,13 +72,26 @@ func (s *signals) bound(ctx context.Context) (bounded context.Context, stop func
 }
 
 // UntilSignal calls f with a context that ends at SIGINT, SIGTERM, SIGHUP or SIGQUIT.
-// If f returns an error after signal n, UntilSignal returns an error with code 128+n.
+// If f returns an error after signal n, or has not returned a moment after closeTimeout,
+// because its output is not read, UntilSignal returns an error with code 128+n.
 func UntilSignal(ctx context.Context, f func(context.Context) error) error {
 	s := listen()
 	defer s.stop()
 	ctx, stop := s.bound(ctx)
 	defer stop()
-	return interrupted(ctx, f(ctx))
+	result := make(chan error, 1)
+	go func() { result <- f(ctx) }()
+	select {
+	case err := <-result:
+		return interrupted(ctx, err)
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-result:
+		return interrupted(ctx, err)
+	case <-time.After(closeTimeout + time.Second):
+		return interrupted(ctx, context.Cause(ctx))
+	}
 }
 
 // interrupted replaces err by the signal that ended ctx, if a signal did.

@@ -96,14 +96,14 @@ func (s *supervision) enforce() time.Time {
 		if act == actNone {
 			return again
 		}
-		if s.loss == "" {
-			s.loss = lossText(s.lease)
-			s.say("lost", s.loss+"; ending the command", map[string]any{"name": s.lease.Name()})
-		}
 		if act == actTerm {
 			s.proc.terminate()
 		} else {
 			s.proc.kill()
+		}
+		if s.loss == "" {
+			s.loss = lossText(s.lease)
+			s.say("lost", s.loss+"; ending the command", map[string]any{"name": s.lease.Name()})
 		}
 	}
 }

@@ -29,6 +29,7 @@ type task struct {
 // newTask checks the flags and the command before it opens a client: a command that
 // cannot run must not delay other clients.
 func (a *App) newTask(f *runFlags, name string, argv []string) (*task, error) {
+	surviveBrokenPipes()
 	t := &task{App: a, f: f, name: name, argv: argv}
 	var err error
 	if t.path, err = exec.LookPath(argv[0]); err != nil {
