@@ -53,9 +53,11 @@ loss of either lock ends the command, whose environment contains LOCK_TOKEN_OLD,
 LOCK_TOKEN_NEW, LOCK_OWNER_OLD and LOCK_OWNER_NEW instead: the resource must compare each
 token with the greatest of its own kind.
 
-Processes that the command leaves in the background have no lock. A process that leaves
-the process group, or has become another user (sudo), cannot be ended: run
-"sudo lockctl run ...", not "lockctl run ... -- sudo ...".
+Processes that the command leaves in the background have no lock. A process that has
+become another user (sudo) cannot be ended: run "sudo lockctl run ...", not
+"lockctl run ... -- sudo ...". Nor can one that leaves the process group, except on Linux.
+
+A stderr that is not read delays nothing: messages that cannot be written are dropped.
 
 ` + exitCodesHelp,
 		Example: `  lockctl run nightly -- backup.sh

@@ -15,6 +15,14 @@ import (
 	"github.com/interlock-go/lock/lockcmd"
 )
 
+// endings are commands that end in different ways.
+func endings() []string {
+	if runtime.GOOS == "linux" {
+		return []string{"stubborn", "parent", "leaves"}
+	}
+	return []string{"stubborn", "parent"}
+}
+
 func heldByAny(*lock.Holder) bool { return true }
 
 // A break ends the command and its children, even if they ignore TERM.
@@ -27,7 +35,7 @@ func TestBreakEndsTheCommand(t *testing.T) {
 		if !p.IsServer() && runtime.GOOS != "linux" {
 			ttl = "10s"
 		}
-		for _, how := range []string{"stubborn", "parent"} {
+		for _, how := range endings() {
 			t.Run(p.Name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				env, dead := watchDeath(t, processes(how))
@@ -56,7 +64,7 @@ func TestBreakEndsTheCommand(t *testing.T) {
 func TestLostCommandIsDeadBeforeTheTTLEnds(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"stopped server": syscall.SIGSTOP, "killed server": syscall.SIGKILL} {
-		for _, how := range []string{"stubborn", "parent"} {
+		for _, how := range endings() {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				onTime(t, func() (wrong string, late time.Duration) {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -49,6 +50,15 @@ func command(mode string) int {
 	}
 	ch := make(chan os.Signal, 16)
 	switch mode {
+	case "orphan": // prints the process id of an orphan that soon ends
+		out, err := exec.Command("sh", "-c", "sleep 0.1 >&2 & echo $!").Output()
+		fmt.Printf("orphan %s%v\nready\n", out, err)
+		time.Sleep(time.Minute) // ends if the test fails
+	case "ignored": // prints the signals that it ignores
+		text, err := os.ReadFile("/proc/self/status")
+		_, ignored, _ := strings.Cut(string(text), "SigIgn:\t")
+		fmt.Printf("ignores %.16s %v\n", ignored, err)
+		time.Sleep(time.Minute)
 	case "signals": // prints each signal, ends with TERM
 		signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
 		fmt.Println("ready")
@@ -68,11 +78,12 @@ func command(mode string) int {
 		}()
 		time.Sleep(time.Minute) // ends if the test fails
 		return 4
-	case "parent": // ends with TERM; its child ignores TERM
+	case "parent", "leaves": // ends with TERM; its child ignores TERM, and leaves the process group
 		signal.Notify(ch, syscall.SIGTERM)
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), "LOCKCTL_TEST_COMMAND=stubborn")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		child.SysProcAttr = &syscall.SysProcAttr{Setpgid: mode == "leaves"}
 		if err := child.Start(); err != nil {
 			fmt.Println(err)
 			return 5
@@ -135,7 +146,7 @@ func onTime(t *testing.T, scenario func() (wrong string, late time.Duration)) {
 
 // processes returns the number of processes of a command of this binary.
 func processes(mode string) int {
-	if mode == "parent" {
+	if mode == "parent" || mode == "leaves" {
 		return 2
 	}
 	return 1
