@@ -65,57 +65,54 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 // arrive returns its ticket. Else it returns the holder and, with queue=true, also
 // a ticket in the queue and the number of the live ticket before it.
 func (b *Backend) arrive(ctx context.Context, req *backend.Request, queue bool) (t *ticket, before uint64, locked *backend.LockedError, err error) {
-	dir, err := b.Path(req.Key)
+	path, err := b.Path(req.Key)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	g, err := b.enter(ctx, dir, true)
+	g, err := b.enter(ctx, path, true)
 	if err != nil {
 		return nil, 0, nil, err
 	}
 	defer g.exit()
-	if t := b.held(ticketID{dir, req.Owner}); t != nil {
+	if t := b.held(ticketID{path, req.Owner}); t != nil {
 		return t, 0, nil, nil
 	}
-	all, err := numbers(dir)
+	all, err := g.dir.numbers()
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	ns, err := g.sweep(all)
+	var highest uint64
+	if len(all) > 0 {
+		highest = all[len(all)-1]
+	}
+	ns, err := g.dir.sweep(all)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	if len(ns) == 0 {
-		t, err = g.issue(req, highest(all))
-		return t, 0, nil, err
+	if len(ns) > 0 {
+		locked = &backend.LockedError{Holder: g.dir.holder(ns[0])}
+		if !queue {
+			return nil, 0, locked, nil
+		}
+		// Zero if the holder left meanwhile: then the wait begins with a look.
+		if before, err = g.dir.lastAlive(ns); err != nil {
+			return nil, 0, nil, err
+		}
 	}
-	locked = &backend.LockedError{Holder: holder(dir, ns[0])}
-	if !queue {
-		return nil, 0, locked, nil
-	}
-	i, err := lastAlive(dir, ns)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	if i >= 0 {
-		before = ns[i]
-	} // else the holder left meanwhile: the wait begins with a look
-	t, err = g.issue(req, highest(all))
+	t, err = g.issue(req, highest)
 	return t, before, locked, err
 }
 
-func highest(ns []uint64) uint64 {
-	if len(ns) == 0 {
-		return 0
-	}
-	return ns[len(ns)-1]
+// ticket returns the live ticket of an attempt, or nil.
+func (b *Backend) ticket(id ticketID) *ticket {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tickets[id]
 }
 
 // held returns the ticket of an attempt that already holds its lock.
 func (b *Backend) held(id ticketID) *ticket {
-	b.mu.Lock()
-	t := b.tickets[id]
-	b.mu.Unlock()
+	t := b.ticket(id)
 	if t == nil {
 		return nil
 	}
@@ -127,38 +124,19 @@ func (b *Backend) held(id ticketID) *ticket {
 	return t
 }
 
-// Abandon implements backend.Backend. An attempt runs in one process, so no request is
-// late. A ticket of another Backend is removed as by Break.
+// Abandon implements backend.Backend. An attempt is one of this Backend, which runs in one
+// process, so no request is late.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
 	defer b.active.Done()
-	dir, err := b.Path(req.Key)
+	path, err := b.Path(req.Key)
 	if err != nil {
 		return err
 	}
-	g, err := b.enter(ctx, dir, false)
-	if g == nil {
-		return err
-	}
-	defer g.exit()
-	b.mu.Lock()
-	t := b.tickets[ticketID{dir, req.Owner}]
-	b.mu.Unlock()
-	if t != nil {
+	if t := b.ticket(ticketID{path, req.Owner}); t != nil {
 		t.abandon()
-	}
-	ns, err := numbers(dir)
-	if err != nil {
-		return err
-	}
-	for _, n := range ns {
-		if r, foreign := read(dir, n); !foreign && r.Owner == req.Owner {
-			if err := remove(ticketPath(dir, n)); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

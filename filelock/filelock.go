@@ -2,7 +2,6 @@ package filelock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -68,6 +67,7 @@ func New(dir string, opts ...Option) (*Backend, error) {
 		mode:    0o700,
 		done:    make(chan struct{}),
 		tickets: map[ticketID]*ticket{},
+		local:   turns{m: map[string]*turn{}},
 	}
 	for _, o := range opts {
 		o(b)
@@ -96,86 +96,6 @@ func New(dir string, opts ...Option) (*Backend, error) {
 }
 
 const modeAccepted = "octal permissions with rwx for the owner, such as 0700 or 2770"
-
-// prepare creates the root and makes sure that flock excludes there.
-func (b *Backend) prepare() error {
-	// The existing part of the path is checked first, so that nothing is created on
-	// a file system that is refused.
-	have := b.root
-	for {
-		if _, err := os.Stat(have); err == nil || !errors.Is(err, fs.ErrNotExist) || have == filepath.Dir(have) {
-			break
-		}
-		have = filepath.Dir(have)
-	}
-	if err := checkFS(have, b.allowFUSE); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(b.root), b.mode.Perm()); err != nil {
-		return rootErr(b.root, err)
-	}
-	if err := b.mkdir(b.root); err != nil {
-		return rootErr(b.root, err)
-	}
-	if info, err := os.Stat(b.root); err != nil {
-		return rootErr(b.root, err)
-	} else if !info.IsDir() {
-		return backend.Invalid("directory", b.root, "a directory, not another kind of file")
-	}
-	if err := checkFS(b.root, b.allowFUSE); err != nil {
-		return err
-	}
-	f, err := os.Open(b.root)
-	if err != nil {
-		return rootErr(b.root, err)
-	}
-	defer f.Close()
-	if _, err := tryFlock(f, shared); err != nil {
-		return fmt.Errorf("directory %q: its file system does not support flock: %w: %w", b.root, errors.ErrUnsupported, err)
-	}
-	if err := b.touch(); err != nil {
-		return rootErr(b.root, err)
-	}
-	return nil
-}
-
-func rootErr(root string, err error) error {
-	return fmt.Errorf("lock directory %q must be a directory that this user can write to: %w", root, err)
-}
-
-// mkdir creates a directory with exactly the mode, whatever the umask.
-func (b *Backend) mkdir(dir string) error {
-	err := os.Mkdir(dir, b.mode.Perm())
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err == nil && b.mode != 0o700 {
-		err = os.Chmod(dir, b.mode)
-	}
-	return err
-}
-
-// create creates a file with the mode of files, whatever the umask.
-func (b *Backend) create(path string, flags int) (*os.File, error) {
-	mode := b.mode.Perm() & 0o666
-	f, err := os.OpenFile(path, flags|os.O_CREATE|noFollow, mode)
-	if err != nil || mode == 0o600 {
-		return f, err
-	}
-	if info, err := f.Stat(); err == nil && info.Mode().Perm() != mode {
-		_ = f.Chmod(mode) // fails for the file of another user, who has set its mode
-	}
-	return f, nil
-}
-
-// touch checks that files can be created in the root.
-func (b *Backend) touch() error {
-	f, err := b.create(filepath.Join(b.root, ".ping"), os.O_RDWR)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
 
 func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 	var opts []Option
@@ -265,10 +185,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 		return err
 	}
 	defer b.active.Done()
-	if err := b.touch(); err != nil {
-		return rootErr(b.root, err)
-	}
-	return nil
+	return b.touch()
 }
 
 // Close ends waits with ErrClosed and releases the locks that this Backend still holds.

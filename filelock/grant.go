@@ -3,15 +3,18 @@ package filelock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
 
 var _ backend.Grant = (*ticket)(nil)
+
+// released is written before each release and read after each grant, so that in the Go
+// memory model a release happens before the next grant. The file system orders them, but
+// neither the memory model nor the race detector knows it.
+var released atomic.Uint64
 
 // Token implements backend.Grant.
 func (t *ticket) Token() uint64 { return t.number }
@@ -41,79 +44,20 @@ func (t *ticket) Release(context.Context) error {
 	if err := t.verify(); err != nil {
 		return err
 	}
-	// The successor may run as soon as the name is gone.
-	if err := remove(ticketPath(t.dir, t.number)); err != nil {
+	if err := t.remove(); err != nil {
 		return backend.NotExecuted(err)
 	}
 	t.end()
 	return nil
 }
 
-// verify checks that the ticket's file is still in its place. If it is not, the ticket has
-// ended, and verify closes the file. The caller holds t.mu.
-func (t *ticket) verify() error {
-	if t.file == nil {
-		return backend.ErrLost
-	}
-	info, err := os.Lstat(ticketPath(t.dir, t.number))
-	switch {
-	case err == nil && os.SameFile(info, t.info):
-		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return backend.NotExecuted(err)
-	}
-	t.end()
-	return fmt.Errorf("%w: its ticket was removed", backend.ErrLost)
-}
-
-// end closes the file of a ticket that has left its place. The caller holds t.mu. The
-// flock is dropped explicitly: a child that is being forked now shares the file until it
-// executes its program.
-func (t *ticket) end() {
-	unflock(t.file)
-	t.file.Close()
-	t.file = nil
-	if t.unwatch != nil {
-		t.unwatch()
-	}
-	t.b.mu.Lock()
-	if id := (ticketID{t.dir, t.owner}); t.b.tickets[id] == t {
-		delete(t.b.tickets, id)
-	}
-	t.b.mu.Unlock()
-}
-
-// discard ends the ticket. If its file cannot be removed, the ticket is dead without its
-// flock, and the next request removes it.
-func (t *ticket) discard() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.verify() == nil {
-		_ = remove(ticketPath(t.dir, t.number))
-	}
-	if t.file != nil {
-		t.end()
-	}
-}
-
-// abandon ends the ticket and a wait for it.
-func (t *ticket) abandon() {
-	t.mu.Lock()
-	select {
-	case <-t.abandoned:
-	default:
-		close(t.abandoned)
-	}
-	t.mu.Unlock()
-	t.discard()
-}
-
 // hold makes the ticket a grant and watches its file.
 func (t *ticket) hold() {
+	released.Load()
 	t.mu.Lock()
 	t.holds = true
 	if t.file != nil && t.onLost != nil && t.unwatch == nil {
-		t.unwatch, _ = t.b.watch(ticketPath(t.dir, t.number), t.check)
+		t.unwatch, _ = t.b.watch(ticketPath(t.path, t.number), t.check)
 	}
 	t.mu.Unlock()
 	t.check() // it may have been broken before it was watched

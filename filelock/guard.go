@@ -28,23 +28,33 @@ var guardTimeout = 10 * time.Second
 // guard is the critical section of one lock.
 type guard struct {
 	b     *Backend
-	dir   string
+	path  string // of the lock's directory
+	dir   *directory
 	fence *os.File
 	leave func() // ends the local turn
 }
 
 // enter takes the guard of a lock's directory. If create is false and the directory does
 // not exist, it returns nil, nil: the lock is free and has no waiters.
-func (b *Backend) enter(ctx context.Context, dir string, create bool) (*guard, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, guardTimeout, &frozenError{filepath.Join(dir, fenceFile)})
+func (b *Backend) enter(ctx context.Context, path string, create bool) (*guard, error) {
+	limited, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
+	g, err := b.enterUntil(limited, path, create)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%s was locked by other processes for %v: a process may be stopped in its critical section",
+			filepath.Join(path, fenceFile), guardTimeout)
+	}
+	return g, err
+}
+
+func (b *Backend) enterUntil(ctx context.Context, path string, create bool) (*guard, error) {
 	// Goroutines of this Backend take turns without polling.
-	leave, err := b.local.take(ctx, b.done, dir)
+	leave, err := b.local.take(ctx, b.done, path)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		g, err := b.tryEnter(ctx, dir, create)
+		g, err := b.tryEnter(ctx, path, create)
 		if errors.Is(err, errReplaced) {
 			if err = b.pause(ctx, time.Millisecond); err == nil {
 				continue
@@ -59,57 +69,64 @@ func (b *Backend) enter(ctx context.Context, dir string, create bool) (*guard, e
 	}
 }
 
-// errReplaced: the file of the guard was deleted or replaced during the wait for it.
-var errReplaced = errors.New("fence file replaced")
-
-func (b *Backend) tryEnter(ctx context.Context, dir string, create bool) (*guard, error) {
-	path := filepath.Join(dir, fenceFile)
-	f, err := b.create(path, os.O_RDWR)
+func (b *Backend) tryEnter(ctx context.Context, path string, create bool) (*guard, error) {
+	d, err := b.open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !create {
 			return nil, nil
 		}
-		if err := errors.Join(b.mkdir(b.root), b.mkdir(dir)); err != nil {
-			return nil, err
+		if err = b.makeRoot(); err == nil {
+			err = b.build(path, fenceFile)
 		}
-		if f, err = b.create(path, os.O_RDWR); errors.Is(err, fs.ErrNotExist) {
-			return nil, errReplaced // deleted in between
+		if err == nil {
+			d, err = b.open(path)
 		}
+	}
+	var f *os.File
+	if err == nil {
+		if f, err = d.create(fenceFile, os.O_RDWR); err != nil {
+			d.Close()
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errReplaced // deleted in between
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := b.flockFence(ctx, f); err != nil {
-		f.Close()
-		return nil, err
+	g := &guard{b: b, path: path, dir: d, fence: f, leave: func() {}}
+	if err = b.flockFence(ctx, f); err == nil {
+		err = g.verify()
 	}
-	g := &guard{b: b, dir: dir, fence: f, leave: func() {}}
-	mine, err := f.Stat()
 	if err != nil {
 		g.exit()
 		return nil, err
 	}
-	now, err := os.Lstat(path)
-	if err == nil && os.SameFile(mine, now) {
-		return g, nil
+	return g, nil
+}
+
+// verify checks that the locked file is the one that other processes lock.
+func (g *guard) verify() error {
+	mine, err := g.fence.Stat()
+	if err != nil {
+		return err
 	}
-	g.exit()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	if linksOf(mine) > 1 {
+		return fmt.Errorf("%s has another hard link: it is not a file of this library", g.fence.Name())
 	}
-	return nil, errReplaced
+	now, err := os.Lstat(g.fence.Name())
+	if err == nil && !os.SameFile(mine, now) || errors.Is(err, fs.ErrNotExist) {
+		return errReplaced
+	}
+	return err
 }
 
 // flockFence polls: a blocking flock could not be given up when ctx ends.
 func (b *Backend) flockFence(ctx context.Context, f *os.File) error {
 	const least, most = 50 * time.Microsecond, 4 * time.Millisecond
 	for pause := least; ; pause = min(2*pause, most) {
-		free, err := tryFlock(f, exclusive)
-		if err != nil {
-			return fmt.Errorf("flock %s: %w", f.Name(), err)
-		}
-		if free {
-			return nil
+		if free, err := tryFlock(f, exclusive); err != nil || free {
+			return err
 		}
 		if err := b.pause(ctx, pause/2+rand.N(pause)); err != nil {
 			return err
@@ -124,32 +141,17 @@ func (b *Backend) pause(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return ended(ctx)
+		return ctx.Err()
 	case <-b.done:
 		return backend.ErrClosed
 	}
-}
-
-// frozenError is the error after guardTimeout.
-type frozenError struct{ path string }
-
-func (e *frozenError) Error() string {
-	return fmt.Sprintf("%s was locked by other processes for %v: a process may be stopped in its critical section", e.path, guardTimeout)
-}
-
-// ended is the error of a context that ended while waiting for the guard.
-func ended(ctx context.Context) error {
-	var frozen *frozenError
-	if errors.As(context.Cause(ctx), &frozen) {
-		return frozen
-	}
-	return ctx.Err()
 }
 
 // exit leaves the critical section. The flock is dropped explicitly, as in ticket.end.
 func (g *guard) exit() {
 	unflock(g.fence)
 	g.fence.Close()
+	g.dir.Close()
 	g.leave()
 }
 
@@ -178,7 +180,7 @@ func (g *guard) draw(highest uint64) (uint64, error) {
 	return next, nil
 }
 
-// turns admits one goroutine of this process at a time to each directory, so that only
+// turns admits one goroutine of this Backend at a time to each directory, so that only
 // processes poll for a guard.
 type turns struct {
 	mu sync.Mutex
@@ -186,20 +188,17 @@ type turns struct {
 }
 
 type turn struct {
-	free  chan struct{}
+	free  chan struct{} // contains a value while no goroutine has the turn
 	users int
 }
 
-func (l *turns) take(ctx context.Context, done <-chan struct{}, dir string) (leave func(), err error) {
+func (l *turns) take(ctx context.Context, done <-chan struct{}, path string) (leave func(), err error) {
 	l.mu.Lock()
-	t := l.m[dir]
+	t := l.m[path]
 	if t == nil {
 		t = &turn{free: make(chan struct{}, 1)}
 		t.free <- struct{}{}
-		if l.m == nil {
-			l.m = map[string]*turn{}
-		}
-		l.m[dir] = t
+		l.m[path] = t
 	}
 	t.users++
 	l.mu.Unlock()
@@ -207,14 +206,14 @@ func (l *turns) take(ctx context.Context, done <-chan struct{}, dir string) (lea
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if t.users--; t.users == 0 {
-			delete(l.m, dir)
+			delete(l.m, path)
 		}
 	}
 	select {
 	case <-t.free:
 		return func() { t.free <- struct{}{}; forget() }, nil
 	case <-ctx.Done():
-		err = ended(ctx)
+		err = ctx.Err()
 	case <-done:
 		err = backend.ErrClosed
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -17,42 +18,43 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 		return backend.Info{}, err
 	}
 	defer b.active.Done()
-	dir, err := b.Path(key)
+	path, err := b.Path(key)
 	if err != nil {
 		return backend.Info{}, err
 	}
-	info, _, err := inspect(dir)
+	info, _, err := b.inspect(path)
 	info.Name = key
 	return info, err
 }
 
 // inspect also returns the holder's record, for the name.
-func inspect(dir string) (info backend.Info, r record, err error) {
-	ns, err := numbers(dir)
+func (b *Backend) inspect(path string) (info backend.Info, r record, err error) {
+	d, err := b.open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return info, r, nil
+	}
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
 		return info, r, err
 	}
+	defer d.Close()
+	ns, err := d.numbers()
 	for _, n := range ns {
-		ok, err := alive(ticketPath(dir, n))
+		ok, err := d.alive(n)
 		if err != nil {
 			return info, r, err
 		}
 		if !ok {
 			continue
 		}
-		rec, foreign := read(dir, n)
-		c := rec.contender()
+		rec, foreign := d.record(n)
 		if info.Holder == nil {
 			r = rec
-			info.Holder = &backend.Holder{Contender: c, Token: n, Foreign: foreign}
+			info.Holder = &backend.Holder{Contender: rec.contender(), Token: n, Foreign: foreign}
 		} else {
-			info.Waiters = append(info.Waiters, c)
+			info.Waiters = append(info.Waiters, rec.contender())
 		}
 	}
-	return info, r, nil
+	return info, r, err
 }
 
 // List implements backend.Lister.
@@ -69,22 +71,23 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		if err := b.going(ctx); err != nil {
 			return err
 		}
-		name, exact, ours := nameOf(b.prefix, e.Name())
+		rest, ours := strings.CutPrefix(e.Name(), dirPrefix(b.prefix))
 		if !ours || !e.IsDir() {
 			continue
 		}
-		info, r, err := inspect(filepath.Join(b.root, e.Name()))
+		info, r, err := b.inspect(filepath.Join(b.root, e.Name()))
 		if err != nil {
 			return err
 		}
 		if info.Holder == nil {
 			continue
 		}
-		if !exact {
-			var ok bool
-			if name, ok = unescape(r.Name); !ok || dirName(b.prefix, name) != e.Name() {
-				continue // not a lock of this library
-			}
+		name, ok := unescape(rest)
+		if !ok { // hashed
+			name, ok = unescape(r.Name)
+		}
+		if !ok || dirName(b.prefix, name) != e.Name() {
+			continue // of another prefix, or not a lock of this library
 		}
 		info.Name = name
 		if !yield(info) {
@@ -110,27 +113,27 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 		return nil, err
 	}
 	defer b.active.Done()
-	dir, err := b.Path(key)
+	path, err := b.Path(key)
 	if err != nil {
 		return nil, err
 	}
-	g, err := b.enter(ctx, dir, false)
+	g, err := b.enter(ctx, path, false)
 	if g == nil {
 		return nil, err
 	}
 	defer g.exit()
-	ns, err := numbers(dir)
+	ns, err := g.dir.numbers()
 	if err == nil {
-		ns, err = g.sweep(ns)
+		ns, err = g.dir.sweep(ns)
 	}
 	if err != nil || len(ns) == 0 {
 		return nil, err
 	}
-	h := holder(dir, ns[0])
+	h := g.dir.holder(ns[0])
 	if owner != "" && owner != h.Owner {
 		return nil, &backend.LockedError{Holder: h}
 	}
-	if err := remove(ticketPath(dir, ns[0])); err != nil {
+	if err := g.dir.remove(ticketName(ns[0])); err != nil {
 		return nil, err
 	}
 	return &h, nil

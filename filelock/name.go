@@ -3,6 +3,7 @@ package filelock
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
 	"strings"
 )
 
@@ -43,19 +44,6 @@ func dirPrefix(prefix string) string {
 	return escape(prefix) + string(prefixEnd)
 }
 
-// nameOf is the inverse of dirName. For a hashed name it returns exact=false.
-func nameOf(prefix, dir string) (name string, exact, ours bool) {
-	e, ok := strings.CutPrefix(dir, dirPrefix(prefix))
-	if !ok || strings.ContainsRune(e, prefixEnd) {
-		return "", false, false
-	}
-	if strings.ContainsRune(e, hashMark) {
-		return "", false, true
-	}
-	name, ok = unescape(e)
-	return name, ok, ok && name != ""
-}
-
 // escape keeps lower-case letters, digits and a little punctuation, and writes any
 // other byte as % and two lower-case hex digits: upper-case letters because a file
 // system may ignore case, a leading dot because "." and ".." are taken.
@@ -83,24 +71,8 @@ func safe(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-_.+=,", c) >= 0
 }
 
-// unescape accepts exactly what escape returns.
-func unescape(e string) (string, bool) {
-	b := make([]byte, 0, len(e))
-	for i := 0; i < len(e); i++ {
-		if e[i] != '%' {
-			b = append(b, e[i])
-			continue
-		}
-		if i+2 >= len(e) {
-			return "", false
-		}
-		c, err := hex.DecodeString(e[i+1 : i+3])
-		if err != nil {
-			return "", false
-		}
-		b = append(b, c[0])
-		i += 2
-	}
-	s := string(b)
-	return s, escape(s) == e
+// unescape accepts exactly what escape returns for a name.
+func unescape(e string) (name string, ok bool) {
+	name, err := url.PathUnescape(e)
+	return name, err == nil && name != "" && escape(name) == e
 }

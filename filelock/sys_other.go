@@ -5,6 +5,7 @@ package filelock
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 )
@@ -12,7 +13,7 @@ import (
 const (
 	exclusive = 0
 	shared    = 0
-	noFollow  = 0
+	nonBlock  = 0
 )
 
 func supported() error {
@@ -22,6 +23,8 @@ func supported() error {
 
 // New refuses before any of these is reached.
 
-func tryFlock(*os.File, int) (bool, error) { return false, errors.ErrUnsupported }
-func unflock(*os.File)                     {}
-func checkFS(string, bool) error           { return errors.ErrUnsupported }
+func tryFlock(*os.File, int) (bool, error)  { return false, errors.ErrUnsupported }
+func unflock(*os.File)                      {}
+func checkFS(string, bool) error            { return errors.ErrUnsupported }
+func ownerOf(fs.FileInfo) (uid, gid uint32) { return 0, 0 }
+func linksOf(fs.FileInfo) uint64            { return 1 }

@@ -4,6 +4,7 @@ package filelock
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -12,9 +13,7 @@ const (
 	exclusive = syscall.LOCK_EX
 	shared    = syscall.LOCK_SH
 
-	// noFollow refuses a link to a file outside of the directory, and does not block on
-	// a pipe.
-	noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	nonBlock = syscall.O_NONBLOCK // where a pipe is in the place of a file
 )
 
 func supported() error { return nil }
@@ -30,7 +29,7 @@ func tryFlock(f *os.File, how int) (bool, error) {
 		case errors.Is(err, syscall.EWOULDBLOCK):
 			return false, nil
 		case !errors.Is(err, syscall.EINTR):
-			return false, err
+			return false, &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
 		}
 	}
 }
@@ -38,3 +37,13 @@ func tryFlock(f *os.File, how int) (bool, error) {
 func unflock(f *os.File) {
 	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // closing the file follows
 }
+
+func ownerOf(info fs.FileInfo) (uid, gid uint32) {
+	st := info.Sys().(*syscall.Stat_t)
+	return st.Uid, st.Gid
+}
+
+// linksOf returns the number of hard links, whose type differs between systems.
+func linksOf(info fs.FileInfo) uint64 { return widened(info.Sys().(*syscall.Stat_t).Nlink) }
+
+func widened[T ~uint16 | ~uint32 | ~uint64](n T) uint64 { return uint64(n) }

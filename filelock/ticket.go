@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -32,13 +31,13 @@ type record struct {
 // maxRecord bounds the size in bytes of a ticket that is read: another program may have made it.
 const maxRecord = 16 << 10
 
-type ticketID struct{ dir, owner string }
+type ticketID struct{ path, owner string }
 
 // ticket is an attempt of this Backend that waits or holds. Its file is open and
 // locked by flock until the ticket ends.
 type ticket struct {
 	b      *Backend
-	dir    string
+	path   string // of the lock's directory
 	number uint64
 	owner  string
 	onLost func(error)
@@ -52,82 +51,40 @@ type ticket struct {
 	unwatch func() // ends the watch of the ticket's own file, nil if there is none
 }
 
-func ticketPath(dir string, number uint64) string {
-	return filepath.Join(dir, fmt.Sprintf("%0*d", numberLen, number))
-}
+func ticketName(number uint64) string { return fmt.Sprintf("%0*d", numberLen, number) }
 
-// numbers returns the numbers of all tickets in a directory, live and dead, in order.
-func numbers(dir string) ([]uint64, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	var ns []uint64
-	for _, name := range names {
-		if len(name) != numberLen {
-			continue
-		}
-		if n, err := strconv.ParseUint(name, 10, 64); err == nil {
-			ns = append(ns, n)
-		}
-	}
-	slices.Sort(ns)
-	return ns, nil
-}
+func ticketPath(dir string, number uint64) string { return filepath.Join(dir, ticketName(number)) }
 
-// alive reports whether the owner of a ticket still has its flock. An error does not
-// mean that the ticket is dead.
-func alive(path string) (bool, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	free, err := tryFlock(f, shared)
-	if err != nil {
-		return false, fmt.Errorf("flock %s: %w", path, err)
-	}
-	if free {
-		unflock(f)
-	}
-	return !free, nil
-}
-
-// lowest returns the position of the first live ticket, len(ns) if there is none.
-func lowest(dir string, ns []uint64) (int, error) {
+// firstAlive returns the position of the first live ticket, len(ns) if there is none.
+func (d *directory) firstAlive(ns []uint64) (int, error) {
 	for i, n := range ns {
-		if ok, err := alive(ticketPath(dir, n)); ok || err != nil {
+		if ok, err := d.alive(n); ok || err != nil {
 			return i, err
 		}
 	}
 	return len(ns), nil
 }
 
+// lastAlive returns the last live ticket, 0 if there is none.
+func (d *directory) lastAlive(ns []uint64) (uint64, error) {
+	for _, n := range slices.Backward(ns) {
+		if ok, err := d.alive(n); ok || err != nil {
+			return n, err
+		}
+	}
+	return 0, nil
+}
+
 // sweep removes the dead tickets before the first live one, and returns the rest.
-// Dead tickets between live ones are removed later.
-func (g *guard) sweep(ns []uint64) ([]uint64, error) {
-	live, err := lowest(g.dir, ns)
+// Dead tickets between live ones are removed later. It needs the guard.
+func (d *directory) sweep(ns []uint64) ([]uint64, error) {
+	live, err := d.firstAlive(ns)
 	for _, n := range ns[:live] {
-		if rerr := remove(ticketPath(g.dir, n)); err == nil {
+		if rerr := d.remove(ticketName(n)); err == nil {
 			err = rerr
 		}
 	}
 	return ns[live:], err
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // issue creates the ticket of an attempt. The file gets its name when it is complete and
@@ -145,19 +102,16 @@ func (g *guard) issue(req *backend.Request, highest uint64) (t *ticket, err erro
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(g.dir, newFile)
-	f, err := g.b.create(path, os.O_RDWR|os.O_EXCL)
-	if errors.Is(err, fs.ErrExist) { // of a process that died at this point
-		if err = remove(path); err == nil {
-			f, err = g.b.create(path, os.O_RDWR|os.O_EXCL)
-		}
+	if err := g.dir.remove(newFile); err != nil { // of a process that died at this point
+		return nil, err
 	}
+	f, err := g.dir.create(newFile, os.O_RDWR|os.O_EXCL)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = remove(path)
+			_ = g.dir.remove(newFile)
 			f.Close()
 		}
 	}()
@@ -165,39 +119,38 @@ func (g *guard) issue(req *backend.Request, highest uint64) (t *ticket, err erro
 		return nil, err
 	}
 	if ours, err := tryFlock(f, exclusive); err != nil {
-		return nil, fmt.Errorf("flock %s: %w", path, err)
+		return nil, err
 	} else if !ours {
-		return nil, fmt.Errorf("flock %s: another program has locked a new file", path)
+		return nil, fmt.Errorf("flock %s: another program has locked a new file", f.Name())
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Rename(path, ticketPath(g.dir, number)); err != nil {
-		return nil, err
+	if err := g.dir.Rename(newFile, ticketName(number)); err != nil {
+		return nil, fmt.Errorf("in %s: %w", g.path, err)
 	}
 	t = &ticket{
-		b: g.b, dir: g.dir, number: number, owner: req.Owner, onLost: req.OnLost,
+		b: g.b, path: g.path, number: number, owner: req.Owner, onLost: req.OnLost,
 		abandoned: make(chan struct{}), file: f, info: info,
 	}
 	g.b.mu.Lock()
-	g.b.tickets[ticketID{t.dir, t.owner}] = t
+	g.b.tickets[ticketID{t.path, t.owner}] = t
 	g.b.mu.Unlock()
 	return t, nil
 }
 
-// read returns the record of a ticket. If another program made the ticket, or it is
-// damaged, read returns foreign=true and the file name as the owner.
-func read(dir string, number uint64) (r record, foreign bool) {
-	path := ticketPath(dir, number)
-	if f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0); err == nil {
+// record returns the record of a ticket. If another program made the ticket, or it is
+// damaged, record returns foreign=true and the file name as the owner.
+func (d *directory) record(number uint64) (r record, foreign bool) {
+	if f, err := d.read(ticketName(number)); err == nil {
 		defer f.Close()
 		content, err := io.ReadAll(io.LimitReader(f, maxRecord))
 		if err == nil && json.Unmarshal(content, &r) == nil && r.Owner != "" {
 			return r, false
 		}
 	}
-	return record{Owner: filepath.Base(path)}, true
+	return record{Owner: ticketName(number)}, true
 }
 
 // contender returns the contender of a ticket.
@@ -209,7 +162,81 @@ func (r record) contender() backend.Contender {
 	return p
 }
 
-func holder(dir string, number uint64) backend.Holder {
-	r, foreign := read(dir, number)
+func (d *directory) holder(number uint64) backend.Holder {
+	r, foreign := d.record(number)
 	return backend.Holder{Contender: r.contender(), Token: number, Foreign: foreign}
+}
+
+// verify checks that the ticket's file is still in its place. If it is not, the ticket has
+// ended, and verify closes the file. The caller holds t.mu.
+func (t *ticket) verify() error {
+	if t.file == nil {
+		return backend.ErrLost
+	}
+	info, err := os.Lstat(ticketPath(t.path, t.number))
+	switch {
+	case err == nil && os.SameFile(info, t.info):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return backend.NotExecuted(err)
+	}
+	t.end()
+	return fmt.Errorf("%w: its ticket was removed", backend.ErrLost)
+}
+
+// remove deletes the file of a ticket that was verified. The successor may run as soon
+// as the name is gone.
+func (t *ticket) remove() error {
+	released.Add(1)
+	d, err := t.b.open(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.remove(ticketName(t.number))
+}
+
+// end closes the file of a ticket that has left its place. The caller holds t.mu. The
+// flock is dropped explicitly: a child that is being forked now shares the file until it
+// executes its program.
+func (t *ticket) end() {
+	unflock(t.file)
+	t.file.Close()
+	t.file = nil
+	if t.unwatch != nil {
+		t.unwatch()
+	}
+	t.b.mu.Lock()
+	if id := (ticketID{t.path, t.owner}); t.b.tickets[id] == t {
+		delete(t.b.tickets, id)
+	}
+	t.b.mu.Unlock()
+}
+
+// discard ends the ticket. If its file cannot be removed, the ticket is dead without its
+// flock, and the next request removes it.
+func (t *ticket) discard() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.verify() == nil {
+		_ = t.remove()
+	}
+	if t.file != nil {
+		t.end()
+	}
+}
+
+// abandon ends the ticket and a wait for it.
+func (t *ticket) abandon() {
+	t.mu.Lock()
+	select {
+	case <-t.abandoned:
+	default:
+		close(t.abandoned)
+	}
+	t.mu.Unlock()
+	t.discard()
 }

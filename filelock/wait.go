@@ -10,15 +10,13 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// lastAlive returns the position of the last live ticket, -1 if there is none.
-func lastAlive(dir string, ns []uint64) (int, error) {
-	for i, n := range slices.Backward(ns) {
-		if ok, err := alive(ticketPath(dir, n)); ok || err != nil {
-			return i, err
-		}
-	}
-	return -1, nil
-}
+const (
+	// afterEvent is the first pause after an event: the kernel reports the close of a
+	// dying process's file a moment before it drops the flock.
+	afterEvent = 50 * time.Microsecond
+	// idle is the longest pause, in case an event is missed.
+	idle = 5 * time.Second
+)
 
 // errGone: the ticket has been removed from the queue.
 var errGone = errors.New("the place in the queue was deleted")
@@ -37,25 +35,21 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 		}
 	}
 	var (
-		watched uint64 // the ticket that is watched
-		pushed  bool   // whether the watch works
-		unwatch func()
-		pace    pace
-		looked  = time.Now()
+		watched uint64       // the ticket that is watched
+		pushed  bool         // whether the watch works
+		unwatch = func() {}  // ends the watch
+		pause   = idle       // between looks, where the watch works
+		looked  = time.Now() // the last look that succeeded
 	)
-	stop := func() {
-		if unwatch != nil {
-			unwatch()
-			unwatch = nil
-		}
-	}
-	defer stop()
+	defer func() { unwatch() }()
 	for {
 		// The watch comes before the look, so no event is missed.
 		if before != 0 && (before != watched || !pushed) {
-			stop()
+			unwatch()
 			watched = before
-			unwatch, pushed = b.watch(ticketPath(t.dir, before), wake)
+			if unwatch, pushed = b.watch(ticketPath(t.path, before), wake); !pushed {
+				unwatch = func() {}
+			}
 		}
 		next, err := t.look(before)
 		select {
@@ -74,15 +68,18 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 			return err
 		}
 		if err == nil && next != before {
-			before = next
-			pace.reset()
+			before, pause = next, idle
 			continue
 		}
-		timer := time.NewTimer(pace.next(pushed && err == nil))
+		timer := time.NewTimer(pause)
+		if !pushed || err != nil {
+			timer.Reset(20*time.Millisecond + rand.N(30*time.Millisecond))
+		}
 		select {
 		case <-woken:
-			pace.hurry()
+			pause = afterEvent
 		case <-timer.C:
+			pause = min(2*pause, idle)
 		case <-t.abandoned:
 		case <-ctx.Done():
 		case <-b.done:
@@ -97,65 +94,38 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 // look returns the live ticket that t waits for. It returns 0 if there is none: then t
 // holds the lock.
 func (t *ticket) look(before uint64) (uint64, error) {
+	next, err := t.predecessor(before)
+	if next != 0 && err == nil {
+		return next, nil
+	}
+	// t itself must still be in the queue.
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if gone := t.verify(); errors.Is(gone, backend.ErrLost) {
+		return 0, errGone
+	} else if err == nil {
+		err = gone
+	}
+	return 0, err
+}
+
+// predecessor returns the ticket before, if it is alive, else the last live ticket before
+// t, else 0.
+func (t *ticket) predecessor(before uint64) (uint64, error) {
+	d, err := t.b.open(t.path)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
 	if before != 0 {
-		if ok, err := alive(ticketPath(t.dir, before)); err != nil || ok {
+		if ok, err := d.alive(before); err != nil || ok {
 			return before, err
 		}
 	}
-	ns, err := numbers(t.dir)
+	ns, err := d.numbers()
 	if err != nil {
-		if gone := t.gone(); gone != nil {
-			return 0, gone
-		}
 		return 0, err
 	}
 	at, _ := slices.BinarySearch(ns, t.number)
-	i, err := lastAlive(t.dir, ns[:at])
-	if err != nil {
-		return 0, err
-	}
-	if err := t.gone(); err != nil {
-		return 0, err
-	}
-	if i < 0 {
-		return 0, nil
-	}
-	return ns[i], nil
-}
-
-// gone returns errGone if the file of t is no longer in its place.
-func (t *ticket) gone() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	err := t.verify()
-	if errors.Is(err, backend.ErrLost) {
-		return errGone
-	}
-	return err
-}
-
-// pace is the interval of a waiter's looks between events.
-type pace struct{ pause time.Duration }
-
-const (
-	// hurried is the first pause after an event: the kernel reports the close of a
-	// dying process's file a moment before it drops the flock.
-	hurried = 50 * time.Microsecond
-	// idle is the longest pause, in case an event is missed.
-	idle = 5 * time.Second
-)
-
-func (p *pace) reset() { p.pause = 0 }
-func (p *pace) hurry() { p.pause = hurried }
-
-func (p *pace) next(pushed bool) time.Duration {
-	if !pushed {
-		return 20*time.Millisecond + rand.N(30*time.Millisecond)
-	}
-	if p.pause == 0 {
-		return idle
-	}
-	pause := p.pause
-	p.pause = min(2*p.pause, idle)
-	return pause
+	return d.lastAlive(ns[:at])
 }

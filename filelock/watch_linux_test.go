@@ -3,7 +3,6 @@ package filelock
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,13 +20,25 @@ func (b *Backend) watches() int {
 	return len(w.watches)
 }
 
+func openDirectory(t *testing.T) *directory {
+	t.Helper()
+	b := open1(t, t.TempDir())
+	d, err := b.open(b.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
 func TestWatchesOfOneFile(t *testing.T) {
 	w, err := newWatcher()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.close()
-	path := filepath.Join(t.TempDir(), "f")
+	dir := openDirectory(t)
+	path := ticketPath(dir.Name(), 1)
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +51,7 @@ func TestWatchesOfOneFile(t *testing.T) {
 		}
 		cancels = append(cancels, cancel)
 	}
-	if ok, err := alive(path); ok || err != nil { // a probe is no event
+	if ok, err := dir.alive(1); ok || err != nil { // a probe is no event
 		t.Fatal(ok, err)
 	}
 	cancels[1]()
@@ -73,7 +84,8 @@ func TestProbeIsNoEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	path := filepath.Join(t.TempDir(), "f")
+	dir := openDirectory(t)
+	path := ticketPath(dir.Name(), 1)
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +95,7 @@ func TestProbeIsNoEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 100 {
-		if _, err := alive(path); err != nil {
+		if _, err := dir.alive(1); err != nil {
 			t.Fatal(err)
 		}
 	}

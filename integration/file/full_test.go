@@ -96,7 +96,7 @@ func wantOnlyFence(t *testing.T, b *filelock.Backend, key string) {
 }
 
 func TestDiskFull(t *testing.T) {
-	dir := provision.Tmpfs(t, 256<<10)
+	dir := filepath.Join(provision.Tmpfs(t, 256<<10), "locks")
 	b := openFile(t, dir)
 	count(t, b, "k", ahead)
 	count(t, b, "held", ahead)
