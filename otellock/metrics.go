@@ -47,13 +47,13 @@ func newMetrics(p metric.MeterProvider, name func(string) string) (*metrics, err
 
 // attributes returns the attributes of a measurement.
 func (m *metrics) attributes(e lock.Event, outcome string) metric.MeasurementOption {
-	set := append(make([]attribute.KeyValue, 0, 3), keyBackend.String(e.Backend))
+	set := append(make([]attribute.KeyValue, 0, 3), keyBackend.String(valid(e.Backend)))
 	if outcome != "" {
 		set = append(set, keyOutcome.String(outcome))
 	}
 	if m.name != nil {
 		if name := m.name(e.Name); name != "" {
-			set = append(set, keyName.String(name))
+			set = append(set, keyName.String(valid(name)))
 		}
 	}
 	return metric.WithAttributeSet(attribute.NewSet(set...))

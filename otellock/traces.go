@@ -3,6 +3,7 @@ package otellock
 import (
 	"context"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,12 +26,16 @@ type traces struct {
 
 func newTraces(p trace.TracerProvider) *traces { return &traces{tracer: p.Tracer(scope)} }
 
+// valid returns a text for an exporter. A lock's name has any bytes, and the protocol of
+// OpenTelemetry refuses a whole batch of spans for one text that is not UTF-8.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
 // endCall records the span of a call of Lock or TryLock that has ended now.
 func (t *traces) endCall(ctx context.Context, e lock.Event, outcome string, now time.Time) trace.Span {
 	_, s := t.tracer.Start(ctx, "lock.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now.Add(-e.Wait)),
-		trace.WithAttributes(keyBackend.String(e.Backend), keyName.String(e.Name), keyOutcome.String(outcome), keyWaited.Bool(e.Waited)))
+		trace.WithAttributes(keyBackend.String(valid(e.Backend)), keyName.String(valid(e.Name)), keyOutcome.String(outcome), keyWaited.Bool(e.Waited)))
 	if e.Err != nil && outcome != outcomeLocked { // TryLock returns ErrLocked without a failure
-		s.SetStatus(codes.Error, e.Err.Error())
+		s.SetStatus(codes.Error, valid(e.Err.Error()))
 	}
 	s.End(trace.WithTimestamp(now))
 	return s
@@ -42,7 +47,7 @@ func (t *traces) beginLease(ctx context.Context, e lock.Event) {
 	acquisition := t.endCall(ctx, e, outcomeAcquired, now)
 	_, s := t.tracer.Start(ctx, "lock.hold", trace.WithTimestamp(now),
 		trace.WithLinks(trace.Link{SpanContext: acquisition.SpanContext()}),
-		trace.WithAttributes(keyBackend.String(e.Backend), keyName.String(e.Name)))
+		trace.WithAttributes(keyBackend.String(valid(e.Backend)), keyName.String(valid(e.Name))))
 	if !s.IsRecording() {
 		return
 	}
@@ -55,7 +60,7 @@ func (t *traces) beginLease(ctx context.Context, e lock.Event) {
 // renewFailed adds an event to the span of a lease.
 func (t *traces) renewFailed(e lock.Event) {
 	if s, ok := t.holds.Load(e.Owner); ok {
-		s.(trace.Span).AddEvent("lock.renewal.failed", trace.WithAttributes(attribute.String("exception.message", e.Err.Error())))
+		s.(trace.Span).AddEvent("lock.renewal.failed", trace.WithAttributes(attribute.String("exception.message", valid(e.Err.Error()))))
 	}
 }
 
@@ -68,10 +73,10 @@ func (t *traces) endLease(e lock.Event, outcome string) {
 	s := v.(trace.Span)
 	s.SetAttributes(keyOutcome.String(outcome))
 	if outcome == outcomeLost {
-		s.AddEvent("lock.lost", trace.WithAttributes(attribute.String("exception.message", e.Err.Error())))
+		s.AddEvent("lock.lost", trace.WithAttributes(attribute.String("exception.message", valid(e.Err.Error()))))
 	}
 	if e.Err != nil {
-		s.SetStatus(codes.Error, e.Err.Error())
+		s.SetStatus(codes.Error, valid(e.Err.Error()))
 	}
 	s.End()
 }
