@@ -82,22 +82,11 @@
 //
 // # Limits
 //
-// Redis replicates asynchronously. A replica that is promoted before it received a grant
-// does not know the grant, and a second holder may be granted the lock until the lease of the
-// first ends. The same is possible after a restart without the append-only file (appendonly
-// yes, and appendfsync always). wait_replicas makes it less likely but is no consensus. Only a
-// check of the fencing token at the resource excludes it.
-//
-// A server that evicts keys when its memory is full evicts locks. New and Open refuse such a
-// server unless eviction is accepted. Set maxmemory-policy noeviction.
-//
-// If the clock of the server is stepped forward, leases end early by as much, before their
-// holders know. If it is stepped back, leases last longer. Slew the clock and do not step it.
-//
-// A waiter whose connection breaks loses its place in the queue. A subscription that the
-// server counts but that delivers nothing is detected when the waiter polls, and repeated. A
-// subscription on a demoted master is detected when the new master sends a notification; with
-// redis+sentinel the sentinels report the new master.
+// The Caveats of [Backend.Capabilities] list them. Redis replicates asynchronously, so a
+// failover, or a restart without the append-only file, may forget a grant and let a second
+// client hold the lock; a step of the server's clock forward ends leases early. Only a check
+// of the fencing token at the resource excludes such a holder. docs/backends/redis.md says
+// what each mode promises, and what happens at each kind of failure.
 //
 // While a slot of a cluster migrates key by key, the server refuses scripts whose keys are
 // not all on one side (TRYAGAIN). A lock in that slot is renewed, by its own key alone, but
@@ -106,12 +95,9 @@
 // then returns the error of the server.
 //
 // An error inside a script, such as a missing permission, is ErrUncertain, because commands
-// before it were executed.
-//
-// Renewals of many leases go out in one pipeline, but not in a cluster.
-//
-// The retries of go-redis are disabled. A request without a reply is ErrUncertain, and package
-// lock abandons its attempt. A proxy that repeats requests breaks this.
+// before it were executed. The retries of go-redis are disabled: a request without a reply
+// is ErrUncertain, and package lock abandons its attempt. A proxy that repeats requests
+// breaks this. A request that was still waiting for a connection is NotExecuted.
 //
 // # Protocol
 //
