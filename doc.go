@@ -24,14 +24,23 @@
 // on the local monotonic clock. At that instant at the latest the lease's context ends
 // with [ErrLost], whatever the network does. So it ends before the service can grant the
 // lock to another client. The margin covers clock rates that differ by up to 0.1 % and
-// timers that fire late: TTL/20, at least 10 ms and at most 500 ms, plus TTL/1000.
+// timers that fire late: TTL/20, at least 10 ms and at most 500 ms, plus TTL/1000. (chrony
+// needs maxslewrate 500 for that; see docs/operations.md.)
 //
 // A stopped process (a debugger, a long pause of the scheduler) notices nothing while it
 // is stopped. It finds its lease ended when it checks next, but requests that it sent
-// before may still arrive. The monotonic clock of a suspended machine or a paused virtual
-// machine stands still: it learns of the loss with its next renewal, within a third of
-// the TTL. Against both only the resource itself can protect: pass it the fencing token
-// ([Lease.Token]) and let it refuse a token lower than the highest it has seen.
+// before may still arrive.
+//
+// The monotonic clock of a suspended machine stands still. On Linux [Lease.Err] and the Err
+// of its context count that time too, and [Lease.Done] is closed by the next timer, within
+// a third of the TTL. On other systems, and in a virtual machine that its host paused, the
+// client learns of the loss when its next renewal is answered: within a third of the TTL if
+// the network is back by then, else when the TTL has passed on the clock that stood still.
+// Two copies of a virtual machine that are resumed from one snapshot have the same lease and
+// the same token.
+//
+// Against a stopped or suspended holder only the resource itself can protect: pass it the
+// fencing token ([Lease.Token]) and let it refuse a token lower than the highest it has seen.
 //
 // # Composition
 //

@@ -22,3 +22,10 @@ const (
 
 // MaxQueueWait exposes how long a renewal with d to its deadline waits in the queue.
 func MaxQueueWait(d time.Duration) time.Duration { return renewal.MaxQueueWait(d) }
+
+// SetSuspended replaces the time for which the machine was suspended, until restore is called.
+func SetSuspended(f func() time.Duration) (restore func()) {
+	old := trust.Suspended
+	trust.Suspended = f
+	return func() { trust.Suspended = old }
+}

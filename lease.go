@@ -123,7 +123,8 @@ func (l *Lease) RestartMinHold() { l.of.SetMinHoldStart(time.Now()) }
 //
 // Unlock returns an error that matches ErrLost if the lock had been lost before. If the
 // backend does not acknowledge in time, the error matches ErrUncertain, and the client
-// retries in the background until the lease has expired.
+// retries in the background until the lease has expired. An outage that begins while the
+// lease is trusted is never reported as a loss.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.unlocking.CompareAndSwap(false, true) {
 		defer close(l.unlocked) // also if an observer panics

@@ -54,8 +54,10 @@ func (o mutexOption) applyClient(c *clientConfig) { o(&c.mutex) }
 func (o mutexOption) applyMutex(c *mutexConfig)   { o(c) }
 
 // WithTTL sets how long the backend keeps the lock without a renewal: the time after which
-// the lock of a crashed holder is free, and the longest outage that a holder survives. The
-// default is DefaultTTL. The backend declares the least and the greatest value.
+// the lock of a crashed holder is free, and the longest outage that a holder survives. A lock
+// that was granted by push (Redis, PostgreSQL, MySQL) survives at most 3 s until its first
+// renewal, 20 ms and a round trip after the grant. The default is DefaultTTL. The backend
+// declares the least and the greatest value.
 func WithTTL(d time.Duration) MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.ttl = d })
 }
@@ -75,8 +77,8 @@ func WithMetadata(s string) MutexOption {
 // WithMinHold keeps the lock for at least d after it was granted. An earlier Unlock ends
 // the lease at once, but other clients get the lock only when d has passed. So a scheduled
 // job that finishes early does not run again on a node whose clock is late. If the client
-// is closed before that, Redis, PostgreSQL and MySQL keep the lock for the rest of d. The
-// other backends free it: their locks end with a session, a process or a file.
+// is closed before that, Redis, PostgreSQL, MySQL and memory still keep the lock for the rest
+// of d; etcd, ZooKeeper and files free it.
 func WithMinHold(d time.Duration) MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.minHold = d })
 }

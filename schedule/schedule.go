@@ -9,6 +9,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/elect"
+	"github.com/interlock-go/lock/internal/retry"
 )
 
 // Option configures Every.
@@ -52,6 +53,10 @@ func WithCampaign(opts ...elect.Option) Option {
 // with ctx, and with the cause lock.ErrLost before another node can hold m; job must
 // return soon after that.
 //
+// A clock that is set back by less than interval repeats no run. After a greater step the
+// next run is due by the new time. A run that is late by more than a second starts when the
+// backend has confirmed that m is still held.
+//
 // A node whose clock is late could repeat the last run of a node that stops. Create m
 // with a lock.WithMinHold and a TTL longer than the difference between clocks: Every
 // counts the minimum hold from the start of the last run, and where the backend has
@@ -69,25 +74,32 @@ func Every(ctx context.Context, m lock.Mutex, interval time.Duration, job func(c
 		return &lock.Error{Op: "every", Name: m.Name(),
 			Err: fmt.Errorf("%w interval %v: want a positive duration", lock.ErrInvalid, interval)}
 	}
-	var last time.Time // the due time of this node's last run
+	var last Run // of this node
 	held := &leaseKeeper{Mutex: m}
 	return elect.Campaign(ctx, held, func(ctx context.Context) error {
 		for {
-			tick := c.next(time.Now(), last)
-			if !sleepUntil(ctx, tick) {
+			tick, ok := c.awaitTick(ctx, last)
+			if !ok {
 				return nil
 			}
-			last = tick
-			start := time.Now()
-			if start.Round(0).Sub(tick) >= interval {
+			if late := time.Now().Round(0).Sub(tick); late > maxLate && !held.verify(ctx) {
+				return nil
+			}
+			last = Run{Tick: tick, Start: time.Now()}
+			if last.Start.Round(0).Sub(tick) >= interval {
 				continue // the process was stopped until the next due time
 			}
 			held.lease.RestartMinHold()
-			err := job(ctx)
-			c.onRun(Run{Tick: tick, Start: start, Took: time.Since(start), Err: err})
+			last.Err = job(ctx)
+			last.Took = time.Since(last.Start)
+			c.onRun(last)
 		}
 	}, c.campaign...)
 }
+
+// maxLate is how late a run may be without a check of the lease: the machine of a later one
+// may have been suspended.
+const maxLate = time.Second
 
 // leaseKeeper keeps the lease of the current term. Campaign calls Lock and the function
 // of the term in one goroutine.
@@ -101,30 +113,52 @@ func (k *leaseKeeper) Lock(ctx context.Context) (l *lock.Lease, err error) {
 	return k.lease, err
 }
 
-// next returns the first due time after now and after last, so that a clock that was set
-// back does not repeat a run.
-func (c *config) next(now, last time.Time) time.Time {
+// verify waits until the backend confirms the lease. It returns false if ctx ends first, as
+// it does if the lease is lost.
+func (k *leaseKeeper) verify(ctx context.Context) bool {
+	pause := &retry.Backoff{Next: 100 * time.Millisecond, Max: 5 * time.Second}
+	for k.lease.Check(ctx) != nil {
+		if !pause.Wait(ctx) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// next returns the first due time after now, and after that of the last run: a clock that
+// was set back a little repeats no run. If the last run was due an interval or more ahead,
+// the clock was wrong: the next run is then at least half an interval after its start, by
+// the monotonic clock.
+func (c *config) next(now time.Time, last Run) time.Time {
 	after := now.Round(0) // nodes share the wall clock, not the monotonic one
-	if last.After(after) {
-		after = last
+	switch ahead := last.Tick.Sub(after); {
+	case ahead >= c.interval:
+		after = after.Add(max(0, c.interval/2-now.Sub(last.Start)))
+	case ahead > 0:
+		after = last.Tick
 	}
 	return after.Add(-c.offset).Truncate(c.interval).Add(c.interval + c.offset)
 }
 
-// sleepUntil sleeps until the wall clock shows tick, and returns false if ctx ends first.
-// The clock may be set meanwhile, so it is read at least once a minute.
-func sleepUntil(ctx context.Context, tick time.Time) bool {
+// awaitTick sleeps until the wall clock shows the next due time, and returns false if ctx
+// ends first. The clock may be set meanwhile, so it is read at least once a minute.
+func (c *config) awaitTick(ctx context.Context, last Run) (tick time.Time, ok bool) {
+	tick = c.next(time.Now(), last)
 	for {
 		left := tick.Sub(time.Now().Round(0))
-		if left <= 0 {
-			return ctx.Err() == nil
+		switch {
+		case left <= 0:
+			return tick, ctx.Err() == nil
+		case left > 2*c.interval: // the clock was set back
+			tick = c.next(time.Now(), last)
+			continue
 		}
 		t := time.NewTimer(min(left, time.Minute))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return false
+			return tick, false
 		}
 	}
 }

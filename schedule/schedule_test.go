@@ -258,6 +258,31 @@ func TestEveryAfterAStop(t *testing.T) {
 	}
 }
 
+// silent is a backend that does not push a loss.
+type silent struct{ *memlock.Backend }
+
+func (s silent) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	req.OnLost = nil
+	return s.Backend.Acquire(ctx, req)
+}
+
+// A late run asks the backend whether the lock is still held.
+func TestEveryChecksTheLeaseOfALateRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nodes{t: t}
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
+		defer cancel()
+		c := newClient(t, silent{memlock.New()}, lock.WithTTL(time.Hour))
+		time.AfterFunc(12*time.Minute, func() {
+			if _, err := c.Break(context.Background(), "job"); err != nil {
+				t.Error(err)
+			}
+		})
+		_ = schedule.Every(&stops{Context: ctx, at: time.Now().Add(10 * time.Minute), d: 9 * time.Minute}, c.Mutex("job"), 10*time.Minute, n.job("x", time.Second))
+		n.want("x 00:20:00")
+	})
+}
+
 func held(t *testing.T, c *lock.Client, name string) bool {
 	t.Helper()
 	info, err := c.Inspect(context.Background(), name)

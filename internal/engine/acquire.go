@@ -12,6 +12,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/retry"
+	"github.com/interlock-go/lock/internal/trust"
 )
 
 // errPanicked is reported for a call that a panic has ended.
@@ -113,7 +114,7 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, a.acquireFailed(ctx, req, err)
 	}
-	return a.accept(req, relay, g, time.Now()) // the grant may be pushed
+	return a.accept(req, relay, g, trust.Now()) // the grant may be pushed
 }
 
 // tryTimeout bounds a request that does not wait: a reply that takes as long as the lease
@@ -127,7 +128,7 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	req, relay := a.newRequest()
 	bound, cancel := context.WithTimeout(ctx, tryTimeout(req.TTL))
 	defer cancel()
-	sent := time.Now()
+	sent := trust.Now()
 	g, err := a.m.engine.cfg.Backend.TryAcquire(bound, req)
 	if err != nil {
 		return nil, a.acquireFailed(ctx, req, err)
@@ -234,11 +235,11 @@ func (e *Engine) abandon(req backend.Request) bool {
 }
 
 // accept makes the lease of a grant. from is as in trust.Until.
-func (a *attempt) accept(req backend.Request, relay *lossRelay, g backend.Grant, from time.Time) (*Lease, error) {
+func (a *attempt) accept(req backend.Request, relay *lossRelay, g backend.Grant, from trust.Instant) (*Lease, error) {
 	e := a.m.engine
 	now := time.Now()
 	if g.Until().IsZero() {
-		from = now // the service counts no time: a fixed lease begins with its grant
+		from = trust.Now() // the service counts no time: a fixed lease begins with its grant
 	}
 	h := &heldGrant{
 		engine: e, params: &a.m.params, req: req, grant: g, acquired: now,

@@ -27,6 +27,7 @@ type heldGrant struct {
 	minHoldStart  time.Time
 	ttl           time.Duration      // of the next renewal
 	provisional   bool               // it was pushed for less than ttl, and not renewed yet
+	trustedFrom   trust.Instant      // before the request that was answered last
 	trustedUntil  time.Time          // zero: no expiry
 	serverUntil   time.Time          // the service frees the key by then at the latest
 	renewErr      error              // of the last renewal; nil after a success
@@ -60,7 +61,7 @@ func (h *heldGrant) trustExpired() bool {
 }
 
 func (h *heldGrant) expiredLocked(now time.Time) bool {
-	return !h.trustedUntil.IsZero() && !now.Before(h.trustedUntil)
+	return !h.trustedUntil.IsZero() && !h.trustedFrom.After(now).Before(h.trustedUntil)
 }
 
 // end ends the grant, once, and the renewal in flight. It reports whether this call did so.
@@ -220,12 +221,12 @@ func (r *lossRelay) bind(h *heldGrant) {
 }
 
 // checkGrant returns an error if a grant makes no lease at now. from is as in trust.Until.
-func (e *Engine) checkGrant(now, from time.Time, g backend.Grant, ttl time.Duration) error {
+func (e *Engine) checkGrant(now time.Time, from trust.Instant, g backend.Grant, ttl time.Duration) error {
 	expires := g.Until()
 	switch {
 	case expires.IsZero() && e.caps.Loss != backend.LossProcess:
 		return fmt.Errorf("backend %s does not say until when it keeps a grant", e.caps.Name)
-	case !expires.IsZero() && !now.Before(trust.Until(from, expires, ttl)):
+	case !expires.IsZero() && !from.After(now).Before(trust.Until(from.Time, expires, ttl)):
 		return errGrantExpired
 	}
 	return nil

@@ -24,7 +24,7 @@ const (
 // start sets the timers of a new grant. from is as in trust.Until. A grant is provisional if
 // it lasts for less than the TTL although its request has waited, or for less than half of
 // the TTL. The margin is allowed for the round trip.
-func (h *heldGrant) start(from time.Time, waited bool) {
+func (h *heldGrant) start(from trust.Instant, waited bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.cause != nil {
@@ -39,7 +39,7 @@ func (h *heldGrant) start(from time.Time, waited bool) {
 
 // extendLocked moves the end of trust after a grant or a renewal and sets the timers. from
 // is as in trust.Until.
-func (h *heldGrant) extendLocked(from time.Time, ttl time.Duration) {
+func (h *heldGrant) extendLocked(from trust.Instant, ttl time.Duration) {
 	now := time.Now()
 	h.renewErr = nil
 	left := ttl
@@ -48,7 +48,7 @@ func (h *heldGrant) extendLocked(from time.Time, ttl time.Duration) {
 		expires = from.Add(ttl) // the service counts no time, so a fixed lease is counted here
 	}
 	if !expires.IsZero() {
-		h.trustedUntil = trust.Until(from, expires, ttl)
+		h.trustedFrom, h.trustedUntil = from, trust.Until(from.Time, expires, ttl)
 		left = h.trustedUntil.Sub(now)
 		if h.trustTimer == nil {
 			h.trustTimer = time.AfterFunc(left, h.onTrustExpired)
@@ -111,7 +111,7 @@ func (h *heldGrant) renew(ctx context.Context, ttl time.Duration, verify bool) e
 	defer done()
 
 	h.mu.Lock()
-	if h.cause != nil {
+	if h.cause != nil || h.expiredLocked(time.Now()) { // the timer is late if the machine was suspended
 		h.mu.Unlock()
 		return h.endCause()
 	}
@@ -130,7 +130,7 @@ func (h *heldGrant) renew(ctx context.Context, ttl time.Duration, verify bool) e
 	h.cancelRenewal = cancel
 	h.mu.Unlock()
 
-	sent := time.Now()
+	sent := trust.Now()
 	err = h.send(ctx, ttl, h.grant.Renew)
 	if errors.Is(err, backend.ErrLost) && !retry.FromCause(ctx, err) {
 		h.endAsLost(err)

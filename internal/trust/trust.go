@@ -13,6 +13,23 @@ func Margin(ttl time.Duration) time.Duration {
 	return min(max(ttl/20, 10*time.Millisecond), 500*time.Millisecond) + ttl/1000
 }
 
+// Instant is an instant of the local monotonic clock. The clock stands still while the machine
+// is suspended, so an Instant has that time too.
+type Instant struct {
+	time.Time
+	suspended time.Duration
+}
+
+// Suspended returns for how long the machine has been suspended, as far as the system reports
+// it (Linux). Tests replace it.
+var Suspended = suspended
+
+// Now returns the present instant.
+func Now() Instant { return Instant{time.Now(), Suspended()} }
+
+// After returns now on a clock that did not stand still since i.
+func (i Instant) After(now time.Time) time.Time { return now.Add(max(0, Suspended()-i.suspended)) }
+
 // Until returns the instant up to which a lease with a TTL is trusted, if the service keeps
 // its grant until expires. from is the instant before the request, or for a grant that was
 // pushed that of its receipt. The margin is that of the time between them, at most ttl: a
