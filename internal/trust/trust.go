@@ -27,8 +27,14 @@ var Suspended = suspended
 // Now returns the present instant.
 func Now() Instant { return Instant{time.Now(), Suspended()} }
 
-// After returns now on a clock that did not stand still since i.
-func (i Instant) After(now time.Time) time.Time { return now.Add(max(0, Suspended()-i.suspended)) }
+// After returns now on a clock that did not stand still since i. It ignores what the two
+// readings of Suspended may differ by on a busy machine, which the margin covers.
+func (i Instant) After(now time.Time) time.Time {
+	if d := Suspended() - i.suspended; d > 10*time.Millisecond {
+		return now.Add(d)
+	}
+	return now
+}
 
 // Until returns the instant up to which a lease with a TTL is trusted, if the service keeps
 // its grant until expires. from is the instant before the request, or for a grant that was
