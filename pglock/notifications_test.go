@@ -2,7 +2,10 @@ package pglock
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // TestSecretProvesOnce: the secret of the attempt ahead proves the first push that
@@ -50,4 +53,20 @@ func TestStaleClock(t *testing.T) {
 	if g := a.acceptPush(<-a.pushed); g != nil {
 		t.Errorf("want the attempt to ask again, got the grant %d", g.token)
 	}
+}
+
+// TestFirstBeforeTheReply: a notification that comes before the first reply cannot delay
+// the next poll: any role can send it.
+func TestFirstBeforeTheReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := scripted(t)
+		a := b.newAttempt(requestOf("o"), waiting)
+		a.beginRequest()
+		b.receive("h o 9000000000000000 3600000000")
+		begun := time.Now()
+		a.schedule(reply{sent: begun, serverTime: 1000, holder: backend.Holder{Left: 10 * time.Second}, first: true})
+		if <-a.polls.timer.C; time.Since(begun) > 11*time.Second {
+			t.Errorf("want a poll when the lease ends, got it after %v", time.Since(begun))
+		}
+	})
 }
