@@ -42,8 +42,10 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString("lock: ")
-	b.WriteString(e.Op)
+	b.WriteString("lock")
+	if e.Op != "lock" || e.Name != "" {
+		b.WriteString(": " + e.Op)
+	}
 	if e.Name != "" {
 		b.WriteString(" " + shorten(e.Name))
 	}
@@ -51,7 +53,7 @@ func (e *Error) Error() string {
 		b.WriteString(" on " + e.Backend)
 	}
 	b.WriteString(": " + e.Err.Error())
-	return b.String()
+	return strings.ReplaceAll(b.String(), "\n", " ") // a server's message may have several lines
 }
 
 // Unwrap returns the cause.

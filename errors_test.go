@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -253,4 +254,72 @@ func TestContextThatDoesNotKeepItsDeadline(t *testing.T) {
 			t.Fatalf("took %v", took)
 		}
 	})
+}
+
+// An error says what happened once, and matches only what is so.
+func TestTextsOfErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newClient(t, hung{f}, lock.WithTTL(2*time.Second))
+		l := mustLock(t, c.Mutex("held", lock.WithoutRenewal(), lock.WithTTL(time.Minute)))
+		answer := func(err error, ops ...string) {
+			if len(ops) == 0 {
+				f.setSpoil(nil)
+				return
+			}
+			f.setSpoil(func(ctx context.Context, op string, _ int) (error, bool) {
+				if !slices.Contains(ops, op) {
+					return nil, true
+				}
+				if err == nil {
+					<-ctx.Done()
+					return backend.Uncertain(backend.Uncertain(ctx.Err())), false
+				}
+				return err, false
+			})
+		}
+		check := func(what string, err error, want string, not ...error) {
+			t.Helper()
+			if err == nil || err.Error() != want {
+				t.Errorf("%s:\n got %v\nwant %s", what, err, want)
+			}
+			for _, target := range not {
+				wantNot(t, what, err, target)
+			}
+		}
+		try := func() error { _, err := c.Mutex("k").TryLock(t.Context()); return err }
+		twice := backend.Uncertain(fmt.Errorf("read: %w", backend.Uncertain(errNet)))
+
+		answer(twice, "acquire")
+		check("undone", try(), `lock: try "k" on fake: read: connection reset; undone`, lock.ErrUncertain)
+		answer(errNet, "acquire", "abandon")
+		check("unknown", try(), `lock: try "k" on fake: outcome unknown: connection reset`)
+		answer(errors.New("two\nlines"), "acquire")
+		check("two lines", try(), `lock: try "k" on fake: two lines; undone`)
+		answer(nil, "acquire")
+		check("no answer", try(), `lock: try "k" on fake: no answer in time; undone`, context.DeadlineExceeded)
+		answer(nil, "acquire", "abandon")
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := c.Mutex("k").TryLock(short)
+		check("deadline", err, `lock: try "k" on fake: context deadline exceeded; outcome unknown`)
+		wantErr(t, "deadline", err, context.DeadlineExceeded, lock.ErrUncertain)
+		answer(nil, "renew")
+		check("renewal", l.Check(t.Context()), `lock: check "held" on fake: outcome unknown: no answer in time`, context.DeadlineExceeded)
+		answer(nil, "release")
+		check("release", l.Unlock(t.Context()), `lock: unlock "held" on fake: not acknowledged within 5s: outcome unknown: no answer in time`, context.DeadlineExceeded)
+		check("ping", c.Ping(t.Context()), `lock: ping on fake: no answer in time`, context.DeadlineExceeded)
+		_, err = c.Inspect(t.Context(), "k")
+		check("inspect", err, `lock: inspect "k" on fake: no answer in time`, lock.ErrUncertain)
+		_, err = c.Break(t.Context(), "k")
+		check("break", err, `lock: break "k" on fake: outcome unknown: no answer in time`, context.DeadlineExceeded)
+		_, err = lock.All().Lock(t.Context())
+		check("All of nothing", err, `lock: invalid parts: want at least one`)
+		answer(nil)
+	})
+}
+
+func (hung) Inspect(ctx context.Context, _ string) (backend.Info, error) {
+	<-ctx.Done()
+	return backend.Info{}, backend.Uncertain(ctx.Err())
 }

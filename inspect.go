@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/retry"
 )
 
 // Info is the state of a lock at one moment: its holder and its waiters.
@@ -104,6 +105,8 @@ func ask[T any](ctx context.Context, c *Client, op, name string, f func(context.
 		}
 		if errors.Is(err, errors.ErrUnsupported) {
 			err = fmt.Errorf("%w by backend %s", err, c.caps.Name)
+		} else if op != "break" && errors.Is(err, ErrUncertain) {
+			err = retry.Known(err, "") // a question has no outcome
 		}
 		return err
 	}))

@@ -73,8 +73,11 @@ func Open(ctx context.Context, u *URL) (Backend, error) {
 		if pkg := drivers[u.Scheme]; pkg != "" {
 			return nil, fmt.Errorf("%w URL scheme %q: its driver is not linked in, import _ %q (registered: %s)", ErrInvalid, u.Scheme, pkg, registered)
 		}
-		known := slices.Sorted(maps.Keys(drivers))
-		return nil, fmt.Errorf("%w URL scheme %q: no such driver (registered: %s; known: %s)", ErrInvalid, u.Scheme, registered, strings.Join(known, ", "))
+		known := slices.DeleteFunc(slices.Sorted(maps.Keys(drivers)), func(s string) bool { return slices.Contains(Schemes(), s) })
+		if len(known) > 0 {
+			registered += "; not linked in: " + strings.Join(known, ", ")
+		}
+		return nil, fmt.Errorf("%w URL scheme %q: no such driver (registered: %s)", ErrInvalid, u.Scheme, registered)
 	}
 	b, err := open(ctx, u)
 	if err == nil {

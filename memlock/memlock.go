@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,7 +62,7 @@ func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 		return nil, fmt.Errorf("%w URL: want no user and no password; accepted: mem: or mem://name", backend.ErrInvalid)
 	}
 	if len(u.Hosts) > 1 || (u.Path != "" && u.Path != "/") {
-		return nil, backend.Invalid("URL name and path", fmt.Sprint(u.Hosts, u.Path), "mem: or mem://name, without a path")
+		return nil, backend.Invalid("URL", "mem:"+strings.Join(u.Hosts, ",")+u.Path, "mem: or mem://name, without a path")
 	}
 	space := NewSpace()
 	if len(u.Hosts) == 1 {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -164,21 +163,22 @@ func (a *attempt) acquireFailed(ctx context.Context, req backend.Request, err er
 	}
 	if backend.OutcomeUnknown(err) || retry.FromCause(ctx, err) {
 		if a.m.engine.abandon(req) {
-			err = undoneError{err}
-		} else if !errors.Is(err, backend.ErrUncertain) {
+			err = retry.Known(err, "; undone") // it certainly has no effect any more
+		} else {
 			err = backend.Uncertain(err)
 		}
 	}
 	awaitDeadline(ctx)
 	if ctx.Err() == nil {
-		return err
+		return retry.OwnTimeout(ctx, err)
 	}
 	// The error of the backend is added to that of the context if it says more.
-	u, ok := err.(undoneError) //nolint:errorlint // made above, and not wrapped
-	if ok && u.text() == ctx.Err().Error() || err.Error() == ctx.Err().Error() {
+	switch text := ctx.Err().Error(); {
+	case err.Error() == text, err.Error() == text+"; undone":
 		return a.endedBy(ctx)
-	}
-	if errors.Is(err, backend.ErrLocked) {
+	case err.Error() == backend.Uncertain(ctx.Err()).Error():
+		return fmt.Errorf("%w; %w", a.endedBy(ctx), backend.ErrUncertain)
+	case errors.Is(err, backend.ErrLocked):
 		return fmt.Errorf("%w; %w", retry.ContextError(ctx), err)
 	}
 	return fmt.Errorf("%w; %w", a.endedBy(ctx), err)
@@ -204,17 +204,6 @@ func (a *attempt) endedBy(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w; %w", retry.ContextError(ctx), a.locked)
 }
-
-// undoneError is the error of a request whose outcome was not known, and which was then
-// abandoned: it certainly has no effect any more.
-type undoneError struct{ err error }
-
-func (e undoneError) Error() string { return e.text() + "; undone" }
-func (e undoneError) text() string {
-	return strings.TrimPrefix(e.err.Error(), backend.ErrUncertain.Error()+": ")
-}
-func (e undoneError) Is(t error) bool { return t != backend.ErrUncertain && errors.Is(e.err, t) }
-func (e undoneError) As(t any) bool   { return errors.As(e.err, t) }
 
 // abandonWait is how long a failed Acquire waits until the backend acknowledges that
 // nothing of its request remains. Then cleaning up goes on in the background.

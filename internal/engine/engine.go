@@ -96,6 +96,7 @@ func (e *Engine) Run(ctx context.Context, f func(context.Context) error) error {
 		return backend.ErrClosed
 	}
 	defer e.tasks.Done()
+	caller := ctx
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, runTimeout)
@@ -110,7 +111,7 @@ func (e *Engine) Run(ctx context.Context, f func(context.Context) error) error {
 	if err != nil && e.tasks.Closing().Err() != nil && ctx.Err() == nil {
 		return closedError(err)
 	}
-	return retry.WithContext(ctx, err)
+	return retry.OwnTimeout(caller, retry.WithContext(ctx, err))
 }
 
 // untilClosing returns a context that ends with ctx, and with the cause ErrClosed when

@@ -58,6 +58,7 @@ func (h *heldGrant) release(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
+	detached := ctx
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	pause := retry.Default()
@@ -77,7 +78,7 @@ func (h *heldGrant) release(ctx context.Context) error {
 		resent = resent || backend.OutcomeUnknown(err)
 		if !pause.Wait(ctx) {
 			h.releaseInBackground("release")
-			return fmt.Errorf("not acknowledged within %v: %w", bound.Round(time.Millisecond), backend.Uncertain(err))
+			return fmt.Errorf("not acknowledged within %v: %w", bound.Round(time.Millisecond), backend.Uncertain(retry.OwnTimeout(detached, err)))
 		}
 		err = retry.Once(ctx, h.req.TTL, h.grant.Release)
 	}

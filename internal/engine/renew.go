@@ -125,13 +125,14 @@ func (h *heldGrant) renew(ctx context.Context, ttl time.Duration, verify bool) e
 	if !h.trustedUntil.IsZero() {
 		bound = min(bound, time.Until(h.trustedUntil)/2)
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, max(bound, minRenewTime))
 	defer cancel()
 	h.cancelRenewal = cancel
 	h.mu.Unlock()
 
 	sent := trust.Now()
-	err = h.send(ctx, ttl, h.grant.Renew)
+	err = retry.OwnTimeout(caller, h.send(ctx, ttl, h.grant.Renew))
 	if errors.Is(err, backend.ErrLost) && !retry.FromCause(ctx, err) {
 		h.endAsLost(err)
 		return h.endCause()

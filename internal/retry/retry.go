@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -51,10 +52,37 @@ func Once(ctx context.Context, ttl time.Duration, f func(context.Context) error)
 
 // Within calls f with a context that ends after d.
 func Within(ctx context.Context, d time.Duration, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, d)
+	bound, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return f(ctx)
+	return OwnTimeout(ctx, f(bound))
 }
+
+// OwnTimeout returns err without context.DeadlineExceeded while ctx has not ended: then the
+// deadline was not that of the caller.
+func OwnTimeout(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return Without(err, context.DeadlineExceeded, strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "no answer in time"))
+}
+
+// Known returns err without backend.ErrUncertain: the outcome does not matter, or has become
+// known.
+func Known(err error, suffix string) error {
+	return Without(err, backend.ErrUncertain, strings.ReplaceAll(err.Error(), backend.ErrUncertain.Error()+": ", "")+suffix)
+}
+
+// Without returns an error that matches what err matches, but not target.
+func Without(err, target error, text string) error { return without{err, target, text} }
+
+type without struct {
+	err, target error
+	text        string
+}
+
+func (w without) Error() string        { return w.text }
+func (w without) Is(target error) bool { return target != w.target && errors.Is(w.err, target) } //nolint:errorlint // a sentinel
+func (w without) As(target any) bool   { return errors.As(w.err, target) }
 
 // Timeout bounds one request of a lock with a TTL, so that several fit into the TTL.
 func Timeout(ttl time.Duration) time.Duration {
