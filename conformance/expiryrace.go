@@ -2,13 +2,14 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
 
-// These cases send a request of a holder so that it arrives while its grant expires and a successor takes the
+// These cases send a request of a holder so that it arrives while its grant ends and a successor takes the
 // key. A driver that reads, compares and then writes does so to the successor's key.
 
 // lastCall is a request by a holder about its grant.
@@ -29,31 +30,35 @@ func renewalRacesExpiry(t *T) {
 	})
 }
 
-// racesExpiry lets grants expire while the request that call returns is under way: over a fast network at
-// several moments around the expiry, and, if there is a link, over a slow one, where an exchange takes longer
-// than any pause of a busy machine.
+// needRace is met if the suite can make a grant end at a moment of its choice.
+var needRace = need{"loss by TTL or hook OpenFaulty", func(t *T) (Status, string) {
+	if t.h.OpenFaulty != nil {
+		return "", ""
+	}
+	return needTTL.check(t)
+}}
+
+// racesExpiry ends grants while the request that call returns is under way: over a fast network by their expiry, at
+// several moments around it, and, if there is a link, over a slow one by an Abandon of another client. There an
+// exchange takes longer than a pause of a busy machine.
 func (t *T) racesExpiry(what string, call func(b backend.Backend, req backend.Request, i int) lastCall) {
 	b, other := t.open(), t.open()
-	const atOnce = 8
-	for range t.rounds(2, 20) {
-		t.together(atOnce, func(i int) {
-			// from 40 ms before the expiry to 10 ms after
-			t.raceExpiry(what, b, other, -40*time.Millisecond+time.Duration(i)*50*time.Millisecond/(atOnce-1), nil,
-				func(req backend.Request) lastCall { return call(b, req, i) })
-		})
+	if t.caps.Loss == backend.LossTTL {
+		const atOnce = 8
+		for range t.rounds(2, 20) {
+			t.together(atOnce, func(i int) {
+				// from 40 ms before the expiry to 10 ms after
+				t.raceExpiry(what, b, other, -40*time.Millisecond+time.Duration(i)*50*time.Millisecond/(atOnce-1),
+					func(req backend.Request) lastCall { return call(b, req, i) })
+			})
+		}
 	}
 	if t.h.OpenFaulty == nil || t.failed() {
 		return
 	}
-	const oneWay = 100 * time.Millisecond
-	// The request arrives half a delay before the expiry, whether it is the first that the driver sends or the
-	// second; what follows on it arrives after.
 	t.together(4, func(i int) {
-		b, link := t.faultyAsync()
-		if b != nil {
-			early := oneWay * time.Duration(3+4*(i/2)) / 2
-			t.raceExpiry(what+" over a slow link", b, other, -early, func() { link.Delay(oneWay) },
-				func(req backend.Request) lastCall { return call(b, req, i) })
+		if b, link := t.faultyAsync(); b != nil {
+			t.raceTakeover(what, b, other, link, 1+i/2, func(req backend.Request) lastCall { return call(b, req, i) })
 		}
 	})
 }
@@ -79,16 +84,13 @@ func (t *T) faultyAsync() (backend.Backend, Link) {
 	return b, link
 }
 
-func (t *T) raceExpiry(what string, b, other backend.Backend, when time.Duration, before func(), call func(backend.Request) lastCall) {
+func (t *T) raceExpiry(what string, b, other backend.Backend, when time.Duration, call func(backend.Request) lastCall) {
 	req := request(t.key("races-expiry"), t.clampTTL(time.Second))
 	sent := time.Now()
 	g, err := b.TryAcquire(t.ctx, req)
 	if err != nil {
 		t.errorf("a free key: want TryAcquire to be granted, got %v", err)
 		return
-	}
-	if before != nil {
-		before()
 	}
 	expires := sent.Add(time.Since(sent)/2 + req.TTL)
 	taken := make(chan backend.Grant, 1)
@@ -115,10 +117,59 @@ func (t *T) raceExpiry(what string, b, other backend.Backend, when time.Duration
 		return
 	}
 	if result == nil && what == "Renew" {
-		t.errorf("%s %v from the expiry of its grant: it returned nil, and a successor was granted within half a TTL", what, when)
+		t.errorf("Renew %v from the expiry of its grant: it returned nil, and a successor was granted within half a TTL", when)
 	}
+	t.undisturbed(next, fmt.Sprintf("%s %v from the expiry of its grant, which returned %v", what, when, result))
+}
+
+// raceTakeover lets a successor take the key between two exchanges of the request: after so many, and before the next.
+func (t *T) raceTakeover(what string, b, other backend.Backend, link Link, exchanges int, call func(backend.Request) lastCall) {
+	const oneWay = 100 * time.Millisecond
+	req := request(t.key("races-takeover"), t.longTTL())
+	g, err := b.TryAcquire(t.ctx, req)
+	if err != nil {
+		t.errorf("a free key: want TryAcquire to be granted, got %v", err)
+		return
+	}
+	link.Delay(oneWay)
+	result := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.ctx, t.slack())
+		defer cancel()
+		result <- call(req)(ctx, g)
+	}()
+	t.idleFor(2 * oneWay * time.Duration(exchanges))
+	next, err := t.takeOver(other, req)
+	got := <-result
+	link.Delay(0)
+	if err != nil {
+		t.notef("no successor could take the key of an abandoned holder, so nothing was learned over the link: %v", err)
+		return
+	}
+	t.undisturbed(next, fmt.Sprintf("%s over a slow link, during which a successor took the key, and which returned %v", what, got))
+}
+
+// takeOver ends the grant of an attempt and takes its key.
+func (t *T) takeOver(other backend.Backend, req backend.Request) (next backend.Grant, err error) {
+	ways := []func() error{func() error { return other.Abandon(t.ctx, req) }}
+	if t.h.DestroyState != nil { // if Abandon by another client does not end the grant
+		ways = append(ways, func() error { return t.h.DestroyState(t.ctx, req.Key) })
+	}
+	for _, end := range ways {
+		if err = end(); err == nil {
+			next, err = other.TryAcquire(t.ctx, request(req.Key, t.longTTL()))
+		}
+		if err == nil {
+			return next, nil
+		}
+	}
+	return nil, err
+}
+
+// undisturbed checks that a successor holds the key after a request of its predecessor.
+func (t *T) undisturbed(next backend.Grant, after string) {
 	if err := next.Renew(t.ctx, t.longTTL()); err != nil {
-		t.errorf("%s %v from the expiry of its grant returned %v: want the successor to hold the key afterwards, its Renew returned %v", what, when, result, err)
+		t.errorf("%s: want the successor to hold the key afterwards, its Renew returned %v", after, err)
 		return
 	}
 	if err := next.Release(t.ctx); err != nil {

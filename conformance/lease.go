@@ -79,9 +79,9 @@ var leaseCases = []Case{
 	},
 	{
 		ID:     "lease/23-renewal-races-expiry",
-		Title:  "a renewal that arrives as the grant expires never takes the key from a successor",
+		Title:  "a renewal that arrives as the grant ends never takes the key from a successor",
 		Clause: "The service compares the owner and extends in one step.",
-		needs:  []need{needTTL},
+		needs:  []need{needRace},
 		run:    renewalRacesExpiry,
 	},
 	{

@@ -219,6 +219,7 @@ func linkContextError(t *T) {
 				time.AfterFunc(unanswered, cancel)
 			}
 			var err error
+			start := time.Now()
 			t.within(unanswered+t.slack(), what+" over a link that drops everything", func() { err = call(ctx) })
 			ended := ctx.Err() // nil if the driver gave up earlier
 			cancel()
@@ -226,7 +227,8 @@ func linkContextError(t *T) {
 			case err == nil:
 				t.errorf("%s over a link that drops everything: want an error, got nil", what)
 			case ended != nil && !errors.Is(err, ended):
-				t.errorf("%s over a link that drops everything, whose context ended: want an error that matches %v, got %v", what, ended, err)
+				t.errorf("%s over a link that drops everything, whose context ended after %v: want an error that matches %v, got %v after %v",
+					what, unanswered, ended, err, time.Since(start).Round(time.Millisecond))
 			}
 			link.Heal()
 		}

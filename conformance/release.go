@@ -44,9 +44,9 @@ var releaseCases = []Case{
 	},
 	{
 		ID:     "release/19-races-expiry",
-		Title:  "a release that arrives as the grant expires never frees the key of a successor",
+		Title:  "a release that arrives as the grant ends never frees the key of a successor",
 		Clause: "The service compares the owner and frees the key in one step.",
-		needs:  []need{needTTL},
+		needs:  []need{needRace},
 		run:    releaseRacesExpiry,
 	},
 	{
