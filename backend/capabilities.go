@@ -25,14 +25,14 @@ type Capabilities struct {
 	// broken. Otherwise the next renewal or check finds it.
 	PushesLoss bool `json:"pushes_loss"`
 
-	// MinTTL and MaxTTL bound Request.TTL; a zero MaxTTL is no bound.
+	// MinTTL and MaxTTL bound Request.TTL. Zero is no bound.
 	MinTTL time.Duration `json:"min_ttl_ns"`
 	MaxTTL time.Duration `json:"max_ttl_ns,omitempty"`
 	// Lateness is for how long after it was sent a request without a reply may still be
 	// executed, and acquire the key: package lock repeats Abandon for that long, at least for
 	// the TTL. Zero: no request is executed after the TTL.
 	Lateness time.Duration `json:"lateness_ns,omitempty"`
-	// MaxName is the longest name in bytes, if less than the package's MaxName.
+	// MaxName is the longest name in bytes. Zero is the package's MaxName.
 	MaxName int `json:"max_name,omitempty"`
 
 	// Caveats are sentences about limits that the fields cannot express.

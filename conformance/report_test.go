@@ -86,6 +86,10 @@ func TestHarnessThatCannotOpen(t *testing.T) {
 	if _, err := conformance.Check(t.Context(), h); err == nil || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("want an error that says why, got %v", err)
 	}
+	h.Name = ""
+	if _, err := conformance.Check(t.Context(), h); err == nil || err.Error() != "conformance: open: no such host" {
+		t.Errorf("without a name: want %q, got %v", "conformance: open: no such host", err)
+	}
 	if _, err := conformance.Check(t.Context(), conformance.Harness{}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("want ErrInvalid, got %v", err)
 	}
