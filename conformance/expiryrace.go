@@ -32,10 +32,10 @@ func renewalRacesExpiry(t *T) {
 
 // needRace is met if the suite can make a grant end at a moment of its choice.
 var needRace = need{"loss by TTL or hook OpenFaulty", func(t *T) (Status, string) {
-	if t.h.OpenFaulty != nil {
+	if t.caps.Loss == backend.LossTTL {
 		return "", ""
 	}
-	return needTTL.check(t)
+	return needLink.check(t)
 }}
 
 // racesExpiry ends grants while the request that call returns is under way: over a fast network by their expiry, at
