@@ -23,7 +23,8 @@
 // "lockbench conformance", Check does the same and returns the Report.
 //
 // All other fields of Harness are hooks, each of which makes more cases possible: a
-// link that can be cut, a server that can be stopped, a process that can be killed.
+// link that can be cut (package conformancelink), a server that can be stopped, a process
+// that can be killed.
 // Begin with none. Add those that the service permits, and then RequireHooks, so that
 // none is lost unnoticed. A case that can never run there is named by Except, with the
 // reason.
@@ -39,7 +40,9 @@
 //     lacks, do not claim the behaviour. That is no fault; but it must be refused where
 //     it is asked for, with an error that matches errors.ErrUnsupported, and the suite
 //     checks that it is.
-//   - not run: the harness has no hook for it, so nothing is known.
+//   - not run: the harness has no hook for it, so nothing is known. This concerns declared
+//     behaviour too: only the hooks RestartServer and Failover put the stronger kinds of
+//     fencing to the test.
 //
 // What a driver declares is mandatory: the way to make a case go away is to declare
 // less.
