@@ -131,6 +131,9 @@ func (a *App) flagError(err error, c *Command) error {
 
 // run runs a command line.
 func (a *App) run(ctx context.Context, args []string) error {
+	if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"}
+	}
 	c, parsed, err := a.parse(args)
 	if errors.Is(err, errHelp) || err == nil && c == nil {
 		a.writeHelp(a.Out, c)

@@ -29,7 +29,8 @@ the next node leads.
   - The lock is lost: lockctl ends the command and its children as "run" does, before
     another node can lead, and campaigns again. If the command must not run again, use
     "run".
-  - The service does not answer: lockctl tries again, with a backoff of up to ` + maxBackoff.String() + `.
+  - The service does not answer, also at the start: lockctl tries again, with a backoff
+    of up to ` + maxBackoff.String() + `.
 
 The environment of the command is that of "run". "inspect" shows the leader: set --as to
 the address at which the leader can be reached.
@@ -71,9 +72,6 @@ func (t *task) elect(ctx context.Context) error {
 		if sigs.forwarded || !isOwnError(result) || code != ExitLost && code != ExitUnavailable && code != ExitNotAcquired {
 			return result
 		}
-		if t.mutex == nil { // the service could not be opened at the start
-			return result
-		}
 		if time.Since(began) > maxBackoff {
 			backoff = minBackoff
 		}
@@ -91,6 +89,8 @@ func (t *task) electOnce(ctx context.Context, sigs *signals) (result error, rele
 	defer stop()
 	if t.mutex == nil {
 		if err := t.open(waiting); err != nil {
+			t.closeClients()
+			t.clients = nil
 			return interrupted(waiting, err), true
 		}
 	}

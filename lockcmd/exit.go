@@ -29,8 +29,9 @@ const exitCodesHelp = `Exit codes:
   the command's own, or 128+n if signal n ended it, or ended lockctl during the wait
    64  wrong usage: the message names the argument and the accepted values
    69  the service did not answer or refused
-   75  not acquired in time; the command was not run
-   76  the lock was lost while the command ran; the command has been ended
+   75  not acquired in time, or the service did not answer until the wait limit; the
+       command was not run
+   76  the lock was lost before it was released; a command that still ran has been ended
   126  the command cannot be executed
   127  the command was not found`
 

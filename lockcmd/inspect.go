@@ -15,7 +15,8 @@ func (a *App) inspectCommand() *Command {
 		Short: "Show the holder of a lock and its waiters",
 		Long: `Show the holder of a lock and its waiters, in the order of the queue if the service
 has one. A lock without a holder is free, whether or not it was ever used. The exit
-code is 0 in both cases.`,
+code is 0 in both cases; --json has a holder that is null. In ZooKeeper the request writes
+to the lock's node, to read the clock of the leader.`,
 		Example: `  lockctl inspect nightly
   lockctl inspect nightly --json | jq .holder.token`,
 		Args:     oneArg("lock's NAME"),

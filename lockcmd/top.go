@@ -59,8 +59,9 @@ func (a *App) topCommand() *Command {
 longest wait: in place on a terminal, elsewhere one table after another, until a
 signal. "-" is a value that the service does not have. Times are those of its clock.
 
-If the service does not answer, the last table remains and the first line says since
-when.
+If the service does not answer within 3 s, the last table remains and the first line
+says since when. Ctrl-C ends top. If the service has no age of waiters, the locks with
+the most waiters come first.
 
 Each refresh lists all held locks, like "list", before --prefix selects. In Redis that
 scans the keys of the database: use a longer --interval if there are many.`,

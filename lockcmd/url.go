@@ -79,7 +79,14 @@ var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:(?:/|%2[fF]){2})[^\s
 
 // Redact removes users and passwords of URLs from a text. An error message may quote a
 // URL that was given in the place of a name or a command.
-func Redact(s string) string { return userinfo.ReplaceAllString(s, "${1}***@") }
+func Redact(s string) string {
+	return userinfo.ReplaceAllStringFunc(s, func(found string) string {
+		if found == "scheme://[user[:password]@" { // the form of a URL, in the error for a malformed one
+			return found
+		}
+		return userinfo.ReplaceAllString(found, "${1}***@")
+	})
+}
 
 // redacted is an error without the users and passwords of URLs in its text.
 type redacted struct{ error }

@@ -44,6 +44,7 @@ func TestRedact(t *testing.T) {
 	for in, want := range map[string]string{
 		"dial redis://user:pw@host:1: refused":                    "dial redis://***@host:1: refused",
 		`unknown command "redis://:p@ss@host/0"`:                  `unknown command "redis://***@host/0"`,
+		"want scheme://[user[:password]@]host[:port]":             "want scheme://[user[:password]@]host[:port]",
 		"redis+sentinel://a:b@h1,h2/m":                            "redis+sentinel://***@h1,h2/m",
 		"file:///var/lib/locks: no such folder":                   "file:///var/lib/locks: no such folder",
 		"write to me@example.com about redis://host:6379/0 first": "write to me@example.com about redis://host:6379/0 first",

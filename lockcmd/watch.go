@@ -37,8 +37,9 @@ signal, --count or --timeout ends it:
   waits no more: ...    a client has left the queue and is not the holder
   no answer: ...        the service did not answer; shown once, until it answers
 
-watch sends one request for each name in each interval. A change is shown an interval
-late at most; a holder between two requests is not seen.
+watch inspects one name after the other, in each interval, and waits for each answer for
+3 s at most. A change is shown an interval and these requests late at most; a holder
+between two requests is not seen. In ZooKeeper each request writes to the lock's node.
 
 With --json each line is an object with the event (held, free, waits, gone, unseen), the
 local time, the name, and the holder, the holder before or the waiter as "inspect"

@@ -165,3 +165,11 @@ func TestNoHome(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
+
+func TestVersionFlag(t *testing.T) {
+	t.Parallel()
+	_, want, _ := cmdtest.Exec(t, nil, "version")
+	if code, out, stderr := cmdtest.Exec(t, nil, "--version"); code != 0 || out != want || !strings.HasPrefix(out, "lockctl ") {
+		t.Errorf("exit code %d, stdout %q, stderr %q; want %q", code, out, stderr, want)
+	}
+}

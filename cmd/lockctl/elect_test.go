@@ -123,7 +123,6 @@ func TestElectEnds(t *testing.T) {
 		{"the command's code", []string{"--url", free, "x", "--", "sh", "-c", "exit 7"}, 7, ""},
 		{"a code that is like lockctl's", []string{"--url", free, "x", "--", "sh", "-c", "exit 76"}, 76, ""},
 		{"not found", []string{"--url", free, "x", "--", "does-not-exist-anywhere"}, lockcmd.ExitNotFound, "does-not-exist"},
-		{"no server", []string{"--url", fmt.Sprintf("redis://127.0.0.1:%d/0", cmdtest.FreePort(t)), "x", "--", "true"}, lockcmd.ExitUnavailable, "127.0.0.1:"},
 		{"no dash", []string{"--url", free, "x", "true"}, lockcmd.ExitUsage, `no "--"`},
 		{"empty name", []string{"--url", free, "", "--", "true"}, lockcmd.ExitUsage, `invalid name "": want 1 to`},
 		{"long --as", []string{"--url", free, "--as", strings.Repeat("x", 257), "x", "--", "true"}, lockcmd.ExitUsage, "metadata"},
@@ -136,7 +135,14 @@ func TestElectEnds(t *testing.T) {
 			}
 		})
 	}
-	r := cmdtest.Begin(t, nil, "elect", "--url", taken, "x", "--", "echo", "ran")
+	noServer := fmt.Sprintf("redis://127.0.0.1:%d/0", cmdtest.FreePort(t))
+	r := cmdtest.Begin(t, nil, "elect", "--url", noServer, "x", "--", "true")
+	r.Stderr.Times(`campaigning for "x" again`, 2)
+	r.Send(syscall.SIGTERM)
+	if code := r.Wait(); code != 128+15 || !strings.Contains(r.Stderr.Text(), "127.0.0.1:") {
+		t.Errorf("no server at the start: exit code %d, stderr %q", code, r.Stderr.Text())
+	}
+	r = cmdtest.Begin(t, nil, "elect", "--url", taken, "x", "--", "echo", "ran")
 	r.Stderr.Contains("waiting for")
 	r.Send(syscall.SIGTERM)
 	if code := r.Wait(); code != 128+15 || r.Stdout.All() != "" {
