@@ -104,7 +104,7 @@ func redlockService(t *testing.T) *faults.Service {
 	turn := 0
 	one := func(context.Context) (*provision.Server, error) { turn++; return nodes[turn%len(nodes)], nil }
 	return finish(&faults.Service{Faults: []faults.Fault{faults.Frozen("node frozen", one), faults.Killed("node killed", one)}}, func(addrs []string) string {
-		return suite.WithParams("redlock://"+strings.Join(addrs, ",")+"/0", map[string]string{"dial_timeout": "500ms", "read_timeout": "500ms", "durable": "true"})
+		return suite.WithParams("redlock://"+strings.Join(addrs, ",")+"/0", map[string]string{"dial_timeout": "500ms", "read_timeout": "500ms", "durable": "true", "set": "faults"})
 	}, addrs...)
 }
 

@@ -18,6 +18,7 @@ import (
 type process struct {
 	binary  string
 	args    []string
+	env     []string
 	dir     string // working directory, and where the log goes
 	logName string
 
@@ -41,6 +42,9 @@ func startBinary(ctx context.Context, k kind, o Options) (*Server, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	p := &process{binary: path, args: append(k.args("127.0.0.1", port.port, dir, o), o.Args...), dir: dir, logName: dir + "/server.log"}
+	if o.Clock != nil {
+		p.env = o.Clock.env()
+	}
 	s, err := launch(ctx, k, o, p, port, "binary "+path)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -80,6 +84,7 @@ func (p *process) start(context.Context) error {
 	}
 	cmd := exec.Command(p.binary, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.SysProcAttr = dieWithParent()
 	started, exited := make(chan error, 1), make(chan struct{})
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -40,6 +41,8 @@ func (s *set) client(opts ...lock.Option) (*lock.Client, links) {
 func (s *set) clientWith(params map[string]string, opts ...lock.Option) (*lock.Client, links) {
 	s.t.Helper()
 	l := s.links()
+	params = maps.Clone(params)
+	params["set"] = setName
 	c, err := lock.Open(s.t.Context(), suite.WithParams(urlOf(l.proxies), params), append([]lock.Option{lock.WithTTL(ttl)}, opts...)...)
 	if err != nil {
 		s.t.Fatal(err)

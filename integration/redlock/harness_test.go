@@ -20,6 +20,9 @@ import (
 
 const size = 5
 
+// setName names the set: clients behind proxies reach the nodes by different addresses.
+const setName = "test"
+
 // durable makes a server keep its locks over a restart. It writes before it answers and
 // does not wait for the disk: what was written survives the death of the process.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "no"}
@@ -34,12 +37,28 @@ type set struct {
 func newSet(t testing.TB, args ...string) *set {
 	s := &set{t: t}
 	for range size {
-		server := provision.NewRedis(t, provision.AnyRedis, provision.Options{Args: args})
-		admin := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
-		t.Cleanup(func() { _ = admin.Close() })
-		s.servers, s.admins = append(s.servers, server), append(s.admins, admin)
+		s.add(provision.Options{Args: args})
 	}
 	return s
+}
+
+// newSetWithClocks returns a set whose clocks the test can step.
+func newSetWithClocks(t testing.TB, size int) (*set, []*provision.Clock) {
+	s := &set{t: t}
+	var clocks []*provision.Clock
+	for range size {
+		c := provision.NewClock(t, provision.AnyRedis)
+		s.add(provision.Options{Clock: c})
+		clocks = append(clocks, c)
+	}
+	return s, clocks
+}
+
+func (s *set) add(o provision.Options) {
+	server := provision.NewRedis(s.t, provision.AnyRedis, o)
+	admin := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	s.t.Cleanup(func() { _ = admin.Close() })
+	s.servers, s.admins = append(s.servers, server), append(s.admins, admin)
 }
 
 func (s *set) url() string { return urlOf(s.servers) }
@@ -54,9 +73,9 @@ func urlOf[T interface{ Addr() string }](nodes []T) string {
 
 // each calls do for all nodes in parallel.
 func (s *set) each(do func(i int) error) error {
-	errs := make([]error, size)
+	errs := make([]error, len(s.servers))
 	var all sync.WaitGroup
-	for i := range size {
+	for i := range s.servers {
 		all.Go(func() { errs[i] = do(i) })
 	}
 	all.Wait()
@@ -100,7 +119,7 @@ func (l links) Heal() {
 // tests are about faults of some nodes.
 func harness(t *testing.T, s *set) conformance.Harness {
 	// a pause of the machine is no outage
-	params := map[string]string{"durable": "true", "restart_delay": "2h", "node_timeout": "1s"}
+	params := map[string]string{"durable": "true", "restart_delay": "2h", "node_timeout": "1s", "set": setName}
 	with := func(more ...string) map[string]string {
 		m := map[string]string{}
 		for k, v := range params {

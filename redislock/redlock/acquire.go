@@ -116,14 +116,19 @@ func (a *attempt) quorumPossible(t tally) bool {
 func (a *attempt) noQuorumError(t tally) error {
 	errs := make([]error, len(a.votes))
 	for i := range a.votes {
-		if errs[i] = a.votes[i].err; a.votes[i].state == theirs && a.stale(&a.votes[i]) {
+		switch v := &a.votes[i]; {
+		case v.state == theirs && a.stale(v):
 			errs[i] = errOverdue
+		case v.state == mine:
+			errs[i] = a.r.clocks.check(i)
+		default:
+			errs[i] = v.err
 		}
 	}
 	if t.mine >= a.r.quorum {
-		return fmt.Errorf("redlock: too slow: granted at %d of %d nodes with %v left of %v", t.mine, len(a.votes), time.Until(t.until).Round(time.Millisecond), a.req.TTL)
+		return fmt.Errorf("too slow: granted at %d of %d nodes with %v left of %v", t.mine, len(a.votes), time.Until(t.until).Round(time.Millisecond), a.req.TTL)
 	}
-	return a.r.failed("answered", t.mine+t.theirs, errs)
+	return a.r.failed("voted", t.mine+t.theirs, errs)
 }
 
 // askOnce asks all nodes. It returns a grant, or the votes when they are decided.
@@ -368,7 +373,7 @@ func (r *Backend) Abandon(ctx context.Context, req backend.Request) error {
 		return nil
 	}
 	if err == nil {
-		err = r.failed("abandoned", o.yes+o.no, o.errs)
+		err = r.failed("acknowledged the end of the attempt", o.yes+o.no, o.errs)
 	}
 	return backend.Uncertain(err)
 }

@@ -3,6 +3,7 @@ package redlock
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,7 +95,7 @@ func (a *attempt) askNode(i int, queue string, token uint64) {
 	yielded := v.yielded
 	token = max(token, yielded)
 	if !n.send(func() {
-		r, err := n.call(quorumAcquire, a.names, a.r.args(token, a.address, protocol.Millis(a.req.TTL), queue, a.meta, a.ticket, n.notAfter(a.r.nodeTimeout(a.req.TTL)), yielded)...)
+		r, err := n.call(quorumAcquire, a.names, n.args(token, a.address, protocol.Millis(a.req.TTL), queue, a.meta, a.ticket, a.r.clocks.notAfter(i, a.r.nodeTimeout(a.req.TTL)), yielded)...)
 		a.answer(i, r, err)
 	}) {
 		v.close()
@@ -122,16 +123,18 @@ func (a *attempt) answer(i int, r protocol.Reply, err error) {
 		}
 	}
 	switch {
+	case errors.Is(err, errQuarantined):
+		v.end(math.MaxUint64)
+		v.ended = 0 // the node may have lost its counter, and grants nothing for longer than a TTL
+		v.err = err
 	case err != nil:
 		v.dirty = v.dirty || isUncertain(err)
 		v.fail(err)
-	case r.US < v.us: // a notification was newer
 	case r.Status == protocol.Yes:
 		// the server rounds up to milliseconds
-		v.grant(r.US, r.Sent, r.Token(), r.Sent.Add(min(r.Left(), a.req.TTL)), a.req.TTL)
-	default:
-		v.state, v.us, v.sent, v.err, v.token, v.ends = theirs, r.US, r.Sent, nil, 0, time.Time{}
-		v.fencing = false
+		v.grant(r.Token(), r.Sent, r.Sent.Add(min(r.Left(), a.req.TTL)), a.req.TTL)
+	case v.end(uint64(r.Num(4))):
+		v.state, v.sent, v.err, v.ends = theirs, r.Sent, nil, time.Time{}
 		v.holder = r.Holder()
 		v.ticket, v.holder.Metadata = cutTicket(v.holder.Metadata)
 		if r.Left() >= 0 {
@@ -182,8 +185,9 @@ func (a *attempt) tryGrant() (*grant, tally) {
 // fence writes the token to a node. The caller holds a.mu.
 func (a *attempt) fence(i int, token uint64) {
 	n, v := a.r.nodes[i], &a.votes[i]
+	own := v.token
 	v.fencing = n.send(func() {
-		r, err := n.call(quorumFence, a.names, a.r.args(token, a.req.Owner)...)
+		r, err := n.call(quorumFence, a.names, n.args(token, a.req.Owner)...)
 		a.mu.Lock()
 		v.fencing = false
 		switch {
@@ -191,8 +195,8 @@ func (a *attempt) fence(i int, token uint64) {
 			v.err, v.state = err, noVote
 		case r.Status == protocol.Yes:
 			v.token = max(v.token, token)
-		case r.US >= v.us:
-			v.state, v.err = noVote, errNotOurs
+		default:
+			v.end(own)
 		}
 		a.mu.Unlock()
 		a.signal()
@@ -213,7 +217,7 @@ func (a *attempt) yield() {
 		}
 		token, before := v.token, v.yielded
 		if n.send(func() {
-			r, err := n.call(quorumYield, a.names, a.r.args(token, a.req.Owner, a.member, a.ticket)...)
+			r, err := n.call(quorumYield, a.names, n.args(token, a.req.Owner, a.member, a.ticket)...)
 			a.mu.Lock()
 			if !isUncertain(err) && v.yielded == token {
 				v.yielded = before // executed, or certainly not
@@ -221,9 +225,8 @@ func (a *attempt) yield() {
 			switch {
 			case err != nil:
 				v.err, v.state = err, noVote // the next round finds the outcome, and gets a new token
-			case r.Status == 2 || r.US < v.us: // kept, or granted again since
-			default:
-				v.state, v.err, v.token, v.us = noVote, errNotOurs, 0, r.US
+			case r.Status != 2: // not kept
+				v.end(token)
 			}
 			a.mu.Unlock()
 			a.signal()
@@ -237,23 +240,22 @@ func (a *attempt) yield() {
 // released.
 func (a *attempt) pushed(i int, token uint64, exp int64, whole time.Duration) bool {
 	received := time.Now()
-	until := a.r.nodes[i].local(exp, received)
+	until := a.r.clocks.local(i, exp, received)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.withdrawn {
 		return false
 	}
 	v := &a.votes[i]
-	us := exp - whole.Microseconds()
 	switch {
-	case us < v.us: // older than an answer
+	case v.old(token), v.state == mine && token <= v.token: // older than an answer
 		return true
-	case until.IsZero() || until.After(received.Add(whole)):
+	case until.After(received.Add(whole)), !until.After(received):
 		// The clock is not known, or was stepped: the next round returns the same grant.
-		v.state, v.err, v.us, v.mayRemain = noVote, errLate, us, true
+		v.state, v.err, v.mayRemain = noVote, errLate, true
 		a.askAgain = true
 	default:
-		v.grant(us, received, token, until, whole)
+		v.grant(token, received, until, whole)
 	}
 	a.signal()
 	return true
@@ -276,7 +278,7 @@ func (a *attempt) broken(i int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := &a.votes[i]
-	v.state, v.err, v.token = noVote, errNotOurs, 0
+	v.end(v.token)
 	a.signal()
 	if !a.granted || a.withdrawn {
 		return false

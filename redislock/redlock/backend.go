@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ import (
 // is safe for concurrent use.
 type Backend struct {
 	nodes  []*node
+	clocks clocks
 	quorum int
 	opt    options
 	proc   protocol.Process // the same at all nodes
@@ -82,9 +84,19 @@ func open(ctx context.Context, clients []*redis.Client, o options, own bool) (*B
 		attempts: map[string]*attempt{},
 	}
 	r.life, r.end = context.WithCancel(context.Background())
-	for _, c := range clients {
-		r.nodes = append(r.nodes, r.newNode(c, own))
+	for i, c := range clients {
+		r.nodes = append(r.nodes, r.newNode(i, c, own))
 	}
+	r.clocks.all = make([]clock, len(clients))
+	if r.opt.set == "" {
+		var addrs []string
+		for _, n := range r.nodes {
+			addrs = append(addrs, n.name)
+		}
+		slices.Sort(addrs)
+		r.opt.set = strings.Join(addrs, ",")
+	}
+	r.opt.set = fmt.Sprintf("%x", sha256.Sum256([]byte(r.opt.set)))[:16]
 	found, err := r.probeNodes(ctx)
 	if err != nil {
 		for _, n := range r.nodes {
@@ -110,17 +122,9 @@ func markerKey(prefix string) string {
 	return "{" + prefix + ":}:born"
 }
 
-// args returns the arguments of a quorum script: its own between the common ones.
-func (r *Backend) args(token uint64, own ...any) []any {
-	durable := "0"
-	if r.opt.durable {
-		durable = "1"
-	}
-	// the clocks of two nodes may drift
-	delay := r.opt.restartDelay + r.opt.restartDelay/100
-	a := append([]any{r.proc.ChannelPrefix()}, own...)
-	return append(a, protocol.Millis(delay), durable, token)
-}
+// quarantineTime is how long a node that may have lost grants has no vote: the clocks of two
+// machines may drift.
+func (r *Backend) quarantineTime() time.Duration { return r.opt.restartDelay + r.opt.restartDelay/100 }
 
 // nodeTimeout is how long one node may take for a request with that TTL.
 func (r *Backend) nodeTimeout(ttl time.Duration) time.Duration {
@@ -135,20 +139,11 @@ func (r *Backend) quorumTimeout(ttl time.Duration) time.Duration {
 // ticket returns a new place in the queue: the time of the nodes' clocks by estimate, in µs,
 // so that it does not depend on the clock of the client.
 func (r *Backend) ticket() int64 {
-	var clocks []bounds
-	for _, n := range r.nodes {
-		if b, known := n.clock(); known {
-			clocks = append(clocks, b)
-		}
-	}
+	now := r.clocks.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := r.tickets + 1
-	if len(clocks) > 0 {
-		next = max(next, (time.Since(epoch) + ahead(clocks)).Microseconds())
-	}
-	r.tickets = next
-	return next
+	r.tickets = max(r.tickets+1, now)
+	return r.tickets
 }
 
 // outcome is the outcome of a request to all nodes. yes and no do not count nodes that have
@@ -228,16 +223,30 @@ const noTTL = time.Minute
 // allNodes waits for all nodes.
 func allNodes(outcome) bool { return false }
 
-// failed returns the error of a request that too few nodes answered, with the error of each.
+// failed returns the error of a request to which too few nodes gave that answer, with the
+// error of each of the others.
 func (r *Backend) failed(what string, got int, errs []error) error {
-	e := &nodesError{text: fmt.Sprintf("redlock: %s at %d of %d nodes, want %d", what, got, len(r.nodes), r.quorum)}
+	e := &nodesError{text: fmt.Sprintf("%d of %d nodes %s, want %d", got, len(r.nodes), what, r.quorum)}
 	for i, err := range errs {
 		if err != nil {
-			e.errs = append(e.errs, fmt.Errorf("node %s: %w", r.nodes[i].name, err))
+			e.errs = append(e.errs, nodeError{r.nodes[i].name, err})
 		}
 	}
 	return e
 }
+
+// nodeError is the error of one node. Its text has the address once.
+type nodeError struct {
+	name string
+	err  error
+}
+
+func (e nodeError) Error() string {
+	text := strings.TrimPrefix(e.err.Error(), "redis: ")
+	return "node " + e.name + ": " + strings.Replace(text, "dial tcp "+e.name+": ", "", 1)
+}
+
+func (e nodeError) Unwrap() error { return e.err }
 
 // nodesError has an error for each node that failed.
 type nodesError struct {
@@ -253,10 +262,11 @@ func (e *nodesError) Error() string {
 	return e.text + ": " + strings.Join(s, "; ")
 }
 
-// Is does not match errors that say something about the lock: an unknown outcome at one node
-// is not that of the request.
+// Is does not match errors that say something about the lock, because an unknown outcome at
+// one node is not that of the request, nor those of a context, which is not the caller's.
 func (e *nodesError) Is(target error) bool {
-	if target == backend.ErrUncertain || target == backend.ErrLost || target == backend.ErrLocked {
+	switch target {
+	case backend.ErrUncertain, backend.ErrLost, backend.ErrLocked, context.DeadlineExceeded, context.Canceled:
 		return false
 	}
 	return slices.ContainsFunc(e.errs, func(err error) bool { return errors.Is(err, target) })

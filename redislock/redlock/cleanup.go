@@ -98,16 +98,15 @@ func (a *attempt) free(i int) (protocol.Reply, error) {
 		}
 		return protocol.Reply{Status: status}, nil
 	}
-	r, err := a.r.nodes[i].call(a.freeBy, a.names, a.r.args(token, a.req.Owner, protocol.Tombstone(late), a.member)...)
+	n := a.r.nodes[i]
+	r, err := n.call(a.freeBy, a.names, n.args(token, a.req.Owner, protocol.Tombstone(late), a.member)...)
 	if err != nil {
 		return r, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v.dirty = false
-	if r.US >= v.us {
-		v.state, v.err, v.token, v.us = noVote, errNotOurs, 0, r.US
-	}
+	v.end(v.token)
 	if v.freed = v.freed || r.Status == protocol.Yes; v.freed {
 		r.Status = protocol.Yes
 	}

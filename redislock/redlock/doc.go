@@ -13,11 +13,12 @@
 //	redlock://[user:password@]host[:port],host,host[,host...][/db]
 //
 // Parameters, beside those of package lock and those of a redis URL in package redislock
-// except wait_replicas (prefix, dial_timeout, read_timeout, pool_size, eviction, tls,
+// except wait_replicas and wait_timeout (prefix, dial_timeout, read_timeout, pool_size, eviction, tls,
 // tls_ca, tls_cert, tls_key, tls_server_name):
 //
 //	node_timeout=500ms     for one node, before the others decide without it; at most a quarter of the TTL
-//	restart_delay=5m       how long a node that restarted without its data has no vote, and the longest TTL
+//	restart_delay=5m       how long a node that may have lost grants has no vote, and the longest TTL
+//	set=r1:6379,...        name of the set of nodes, the same for all clients; the sorted addresses by default
 //	durable=false          every node keeps all acknowledged data over a restart (appendfsync always)
 //
 // # Guarantees
@@ -30,10 +31,15 @@
 // order of a queue is by the nodes' clocks.
 //
 // A node that lost its data, or a part of it, in a restart has no vote for restart_delay, so
-// that it cannot grant a held lock again. The key {prefix:}:born is the marker of a node:
-// each script that grants compares it with the run id of the server, which needs +info. A
-// new set of nodes is ready at once if all of them answer at its first use. All clients that
-// share locks must use the same restart_delay and durable.
+// that it cannot grant a held lock again. The clients count that delay on their monotonic
+// clocks. A node whose wall clock differs by more than a second from the median has no vote
+// either, and none for restart_delay after that. Start Redis after time-sync.target.
+//
+// The key {prefix:}:born is the marker of a node. It has the run id of the server, which needs
+// +info, the set of nodes, and how much of a quarantine has passed. Each script that grants
+// reads it, and refuses clients of another set. A new set of nodes is ready at once if all of
+// them answer at its first use. All clients that share locks must use the same set,
+// restart_delay and durable. docs/backends/redlock.md says how the nodes are changed.
 //
 // Errors name every node that failed. A lock.Client with a logger logs the beginning and the
 // end of each outage of a node.

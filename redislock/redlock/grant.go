@@ -48,13 +48,18 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 	o, err := r.all(ctx, ttl, func(o outcome) bool {
 		return o.yes >= r.quorum || o.yes+o.unknown() < r.quorum
 	}, func(i int, n *node) (protocol.Reply, error) {
-		if a.yieldPending(i) {
+		token, yielding := a.vote(i)
+		if yielding {
 			return protocol.Reply{}, errYielded
 		}
 		re, err := n.call(protocol.Renew, a.names[:3], n.r.proc.ChannelPrefix(), a.req.Owner, protocol.Millis(ttl), exactly)
-		if err == nil {
-			a.renewed(i, re, ttl)
+		if err != nil {
+			return re, err
 		}
+		if re.Status == protocol.Yes {
+			err = r.clocks.check(i)
+		}
+		a.renewed(i, token, re, ttl)
 		return re, err
 	})
 	switch {
@@ -68,11 +73,13 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 		a.onLost()
 		return fmt.Errorf("%w: redis key %.200q is no longer held by this attempt at %d of %d nodes", backend.ErrLost, a.keys.Lock, o.no, len(r.nodes))
 	}
-	failed := r.failed("renewed", o.yes, o.errs)
+	failed := r.failed("acknowledged the renewal", o.yes, o.errs)
 	if err != nil {
 		failed = fmt.Errorf("%w: %w", err, failed)
 	}
-	doubt := func(err error) bool { return isUncertain(err) || errors.Is(err, errOverdue) }
+	doubt := func(err error) bool {
+		return isUncertain(err) || errors.Is(err, errOverdue) || errors.Is(err, errClock)
+	}
 	if err == nil && o.yes == 0 && !slices.ContainsFunc(o.errs, doubt) {
 		return backend.NotExecuted(failed)
 	}
@@ -81,10 +88,11 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 
 var errYielded = errors.New("not counted: a yield without an answer may still give it away")
 
-func (a *attempt) yieldPending(i int) bool {
+// vote returns the token of a node's grant, and whether a yield may still give it away.
+func (a *attempt) vote(i int) (token uint64, yielding bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.votes[i].yieldPending()
+	return a.votes[i].token, a.votes[i].yieldPending()
 }
 
 // extended sets until to the time for which a quorum keeps its grants.
@@ -101,19 +109,16 @@ func (g *grant) extended(o outcome, ttl time.Duration) {
 	g.mu.Unlock()
 }
 
-// renewed handles the answer of a node to a renewal.
-func (a *attempt) renewed(i int, r protocol.Reply, ttl time.Duration) {
+// renewed handles the answer of a node to the renewal of the grant with that token.
+func (a *attempt) renewed(i int, token uint64, r protocol.Reply, ttl time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := &a.votes[i]
-	if r.US < v.us {
-		return
-	}
 	if r.Status == protocol.Yes {
-		v.grant(r.US, r.Sent, v.token, r.Sent.Add(ttl), ttl)
+		v.grant(token, r.Sent, r.Sent.Add(ttl), ttl)
 		return
 	}
-	v.state, v.err, v.us, v.token = noVote, errNotOurs, r.US, 0
+	v.end(token)
 }
 
 // retakeMissing takes the key at nodes without this grant, after a quorum has confirmed it:
@@ -128,6 +133,7 @@ func (a *attempt) retakeMissing(token uint64) {
 	for i := range a.votes {
 		v := &a.votes[i]
 		if missing := v.state != mine && v.err == errNotOurs; (missing || v.yieldPending()) && v.open == 0 { //nolint:errorlint // the very value
+			v.ended = 0 // the grant that is taken back has its token
 			a.askNode(i, holderTakes, token)
 		}
 	}
@@ -156,7 +162,7 @@ func (g *grant) Release(ctx context.Context) error {
 		a.endFreeing()
 		return nil
 	}
-	failed := r.failed("released", o.yes, o.errs)
+	failed := r.failed("acknowledged the release", o.yes, o.errs)
 	if err != nil {
 		failed = fmt.Errorf("%w: %w", err, failed)
 	}

@@ -58,7 +58,8 @@ func masters(t *testing.T, n int) []redis.UniversalClient {
 
 func newRedlock(t *testing.T, clients []redis.UniversalClient, opts ...Option) *Backend {
 	t.Helper()
-	r, err := New(clients, opts...)
+	// clients behind proxies are of the same set
+	r, err := New(clients, append([]Option{WithNodeSet("test")}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 		}
 	}
 	if len(infos) < r.quorum {
-		return backend.Info{}, r.failed("inspected", len(infos), o.errs)
+		return backend.Info{}, r.failed("answered", len(infos), o.errs)
 	}
 	return r.merge(key, infos), nil
 }
@@ -94,7 +94,7 @@ func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 	k := r.proc.Keys(key)
 	names := r.names(k, "")
 	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
-		re, err := n.call(quorumBreak, names, r.args(0, owner)...)
+		re, err := n.call(quorumBreak, names, n.args(0, owner)...)
 		if err == nil {
 			err = re.CheckType(k)
 		}
@@ -102,7 +102,7 @@ func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 	})
 	if answered := o.yes + o.no; err != nil || answered < r.quorum {
 		if err == nil {
-			err = r.failed("broken", answered, o.errs)
+			err = r.failed("acknowledged the break", answered, o.errs)
 		}
 		return nil, backend.Uncertain(err)
 	}
@@ -146,7 +146,7 @@ func (r *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		}
 	}
 	if answered < r.quorum {
-		return r.failed("listed", answered, errs)
+		return r.failed("answered", answered, errs)
 	}
 	for name, infos := range found {
 		for len(infos) < answered { // the others said that it is free

@@ -15,8 +15,8 @@ func (r *Backend) handleMessage(n *node, payload string) {
 	r.mu.Lock()
 	a, closed := r.attempts[m.Owner], r.closed
 	r.mu.Unlock()
-	i := slices.Index(r.nodes, n)
-	if closed || !ok || i < 0 {
+	i := n.i
+	if closed || !ok {
 		return
 	}
 	switch m.Kind {
@@ -28,7 +28,7 @@ func (r *Backend) handleMessage(n *node, payload string) {
 		default:
 			// The attempt has ended. If the release fails, the short provisional TTL ends the grant.
 			n.send(func() {
-				_, _ = n.call(quorumRelease, r.names(protocol.KeysOf(m.Grant.Key), m.Owner), r.args(0, m.Owner, "0", "")...)
+				_, _ = n.call(quorumRelease, r.names(protocol.KeysOf(m.Grant.Key), m.Owner), n.args(0, m.Owner, "0", "")...)
 			})
 		}
 	case protocol.LeaseChanged:

@@ -1,11 +1,9 @@
 package redlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,12 +17,12 @@ import (
 // node is one of the independent masters.
 type node struct {
 	r    *Backend
+	i    int // in Backend.nodes
 	srv  *server.Server
 	name string
 
-	mu     sync.Mutex
-	bounds           // of the server's clock, at the time at
-	at     time.Time // zero before the first answer
+	mu         sync.Mutex
+	quarantine quarantine
 	// failing is the error of the last request, nil if it succeeded. While it is set, at
 	// most maxProbes requests are in flight, so that they do not pile up at a node that
 	// hangs.
@@ -38,8 +36,38 @@ type node struct {
 	reporting bool
 }
 
-func (r *Backend) newNode(client *redis.Client, own bool) *node {
-	return &node{r: r, srv: server.New(client, own), name: client.Options().Addr}
+// quarantine is what this process knows of the last quarantine of a node.
+type quarantine struct {
+	id     int64         // of the marker
+	served time.Duration // the part that had passed at the time at
+	at     time.Time
+}
+
+// passed returns the part that has certainly passed. The clock of this process counts it: that
+// of a node that has just started may be stepped.
+func (q quarantine) passed() time.Duration {
+	if q.id == 0 {
+		return 0
+	}
+	return q.served + time.Since(q.at)
+}
+
+func (r *Backend) newNode(i int, client *redis.Client, own bool) *node {
+	return &node{r: r, i: i, srv: server.New(client, own), name: client.Options().Addr}
+}
+
+// args returns the arguments of a quorum script: its own between the common ones.
+func (n *node) args(token uint64, own ...any) []any {
+	o := n.r.opt
+	durable := "0"
+	if o.durable {
+		durable = "1"
+	}
+	n.mu.Lock()
+	q := n.quarantine
+	n.mu.Unlock()
+	a := append([]any{n.r.proc.ChannelPrefix()}, own...)
+	return append(a, protocol.Millis(n.r.quarantineTime()), durable, o.set, q.id, q.passed().Milliseconds(), token)
 }
 
 // call runs a script within the timeouts of the client. A late answer counts too.
@@ -51,16 +79,29 @@ func (n *node) call(s *protocol.Script, keys []string, args ...any) (protocol.Re
 	sent := time.Now()
 	r, err := n.srv.Eval(context.Background(), s, keys, args...)
 	n.answered(r, err, sent, probe)
-	if err == nil && r.Status == quarantined {
-		err = fmt.Errorf("%w: it votes again in %v", errQuarantined, protocol.OfMillis(r.Num(0)).Round(time.Millisecond))
+	if err == nil {
+		err = n.voteless(r)
 	}
 	return r, err
 }
 
+// voteless returns the reason why a node did not vote, if it has one.
+func (n *node) voteless(r protocol.Reply) error {
+	switch r.Status {
+	case quarantined:
+		return fmt.Errorf("%w: it votes again in %v", errQuarantined, protocol.OfMillis(r.Num(0)).Round(time.Millisecond))
+	case otherSet:
+		return errOtherSet
+	}
+	return nil
+}
+
 var (
-	errQuarantined = errors.New("no vote: the node restarted without its data")
-	errLate        = errors.New("the request arrived too late and was refused")
-	errOverdue     = errors.New("no answer in time")
+	errQuarantined = errors.New("no vote: the node restarted without its data, or its clock was stepped")
+	errOtherSet    = fmt.Errorf("%w set of nodes: the node belongs to another set; give all clients the same hosts, or the same set parameter; "+
+		"to change the hosts see Changing the nodes in docs/backends/redlock.md", backend.ErrInvalid)
+	errLate    = errors.New("the request arrived too late and was refused")
+	errOverdue = errors.New("no answer in time")
 )
 
 const maxProbes = 4
@@ -88,20 +129,28 @@ func (n *node) admit() (probe bool, err error) {
 // node votes: earlier ones may end later.
 func (n *node) answered(r protocol.Reply, err error, sent time.Time, probe bool) {
 	received := time.Now()
+	if err == nil {
+		for _, i := range n.r.clocks.observe(n.i, r, received) {
+			n.r.nodes[i].suspect()
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.failing = err
 	if probe {
 		n.probes--
 	}
-	if err == nil {
-		n.observe(r, received)
-	}
 	if errors.Is(err, backend.ErrClosed) || sent.Before(n.judged) {
 		return
 	}
 	if err == nil && r.Status == quarantined {
-		err = errQuarantined
+		q := quarantine{r.Num(1), n.r.quarantineTime() - protocol.OfMillis(r.Num(0)), received}
+		if known := n.quarantine; q.id != known.id || q.served > known.passed() {
+			n.quarantine = q
+		}
+	}
+	if err == nil {
+		err = n.voteless(r)
 	}
 	n.out, n.judged = err, sent
 	n.reportStatus()
@@ -128,6 +177,16 @@ func (n *node) reportStatus() {
 	}
 }
 
+// suspect begins a quarantine of a node whose clock was stepped: the step may have ended
+// leases there.
+func (n *node) suspect() {
+	n.send(func() {
+		if _, err := n.call(quorumFound, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "1")...); err != nil {
+			n.r.clocks.retry(n.i)
+		}
+	})
+}
+
 // overdue marks a node without which the others have decided.
 func (n *node) overdue() {
 	n.mu.Lock()
@@ -136,88 +195,6 @@ func (n *node) overdue() {
 		n.failing = errOverdue
 	}
 }
-
-// epoch is the zero of local times.
-var epoch = time.Now()
-
-// drift is how much two clocks may differ after d: 500 ppm.
-func drift(d time.Duration) time.Duration { return d.Abs() / 2000 }
-
-// observe narrows the bounds of the server's clock. The server read it after the request was
-// sent and before its answer was received, so the fastest request gives one bound and the
-// fastest answer the other. The caller holds n.mu.
-func (n *node) observe(r protocol.Reply, received time.Time) {
-	us := time.Duration(r.US) * time.Microsecond
-	lo, hi := us-received.Sub(epoch), us+time.Microsecond-r.Sent.Sub(epoch)
-	if !n.at.IsZero() {
-		apart := drift(received.Sub(n.at))
-		if before, after := n.lo-apart, n.hi+apart; lo <= after && hi >= before { // else the clock was stepped
-			lo, hi = max(lo, before), min(hi, after)
-		}
-	}
-	n.at, n.lo, n.hi = received, lo, hi
-}
-
-// bounds are the least and the greatest difference of a server's clock and the local time
-// since epoch.
-type bounds struct{ lo, hi time.Duration }
-
-func (b bounds) middle() time.Duration { return b.lo + (b.hi-b.lo)/2 }
-
-// clock returns the bounds of the server's clock, false before the first answer.
-func (n *node) clock() (bounds, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.bounds, !n.at.IsZero()
-}
-
-// ahead estimates the difference of the clocks of these nodes and the local time. If the
-// bounds of a majority intersect, it is the middle of the intersection, else the median of
-// the middles. In both cases its distance from the median of the clocks is at most the
-// width of the widest bounds.
-func ahead(nodes []bounds) time.Duration {
-	best, meet := 0, bounds{}
-	for _, b := range nodes { // an intersection begins where one of the bounds begins
-		n, m := 0, bounds{b.lo, b.hi}
-		for _, o := range nodes {
-			if o.lo <= b.lo && b.lo <= o.hi {
-				n++
-				m.hi = min(m.hi, o.hi)
-			}
-		}
-		if n > best || n == best && m.hi-m.lo < meet.hi-meet.lo {
-			best, meet = n, m
-		}
-	}
-	if best > len(nodes)/2 {
-		return meet.middle()
-	}
-	slices.SortFunc(nodes, func(a, b bounds) int { return cmp.Compare(a.middle(), b.middle()) })
-	return nodes[len(nodes)/2].middle()
-}
-
-// local returns the local time before which the server's clock cannot read us; zero if the
-// clock is not known.
-func (n *node) local(us int64, received time.Time) time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.at.IsZero() {
-		return time.Time{}
-	}
-	return epoch.Add(time.Duration(us)*time.Microsecond - n.hi - drift(received.Sub(n.at)))
-}
-
-// notAfter returns the server time, in µs, after which the server refuses a request that is
-// sent now; 0 if the clock is not known.
-func (n *node) notAfter(timeout time.Duration) int64 {
-	b, known := n.clock()
-	if !known {
-		return 0
-	}
-	return (time.Since(epoch) + b.middle() + timeout + notAfterSlack).Microseconds()
-}
-
-const notAfterSlack = time.Second // for the error of the estimate, and a wait for a connection
 
 func (n *node) subscribed() bool {
 	n.mu.Lock()
@@ -265,7 +242,7 @@ func (n *node) subscribe() (confirmed bool) {
 	}
 	n.mu.Lock()
 	n.live = false
-	n.at = time.Time{} // another server may get the address
 	n.mu.Unlock()
+	n.r.clocks.forget(n.i)
 	return confirmed
 }

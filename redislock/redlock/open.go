@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -22,12 +21,10 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	o.nodeTimeout = p.Duration("node_timeout", o.nodeTimeout)
 	o.restartDelay = p.Duration("restart_delay", o.restartDelay)
 	o.durable = p.Bool("durable", false)
+	o.set = p.String("set", "")
 	s, err := redisurl.Parse(u)
 	if err != nil {
 		return nil, err
-	}
-	if s.Replicas > 0 {
-		return nil, backend.Invalid("URL parameter wait_replicas", s.Replicas, "0 with redlock: its nodes are not replicated")
 	}
 	for _, opt := range []Option{WithNodeTimeout(o.nodeTimeout), WithRestartDelay(o.restartDelay)} {
 		if err := opt(&o); err != nil {
@@ -36,16 +33,19 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	}
 	o.prefix, o.allowEviction = s.Prefix, s.AllowEviction
 	clients := s.Nodes()
-	ctx, cancel := context.WithTimeout(ctx, s.OpenTimeout())
+	limited, cancel := context.WithTimeout(ctx, s.OpenTimeout())
 	defer cancel()
-	r, err := open(ctx, clients, o, true)
-	if err != nil {
-		for _, c := range clients {
-			_ = c.Close() // err is returned
-		}
-		return nil, fmt.Errorf("%s at %s: %w", u.Scheme, strings.Join(s.Addrs, ","), err)
+	r, err := open(limited, clients, o, true)
+	if err == nil {
+		return r, nil
 	}
-	return r, nil
+	for _, c := range clients {
+		_ = c.Close() // err is returned
+	}
+	if end := ctx.Err(); end != nil {
+		err = fmt.Errorf("%w: %w", end, err)
+	}
+	return nil, err
 }
 
 // probeResult is the answer of a node at opening.
@@ -79,7 +79,7 @@ func (r *Backend) probeNodes(ctx context.Context) (server.Findings, error) {
 		for _, g := range seen {
 			errs[g.i] = g.err
 			if errors.Is(g.err, backend.ErrInvalid) {
-				return all, r.failed("accepted", 0, errs) // the node answers, and cannot be used
+				return all, nodeError{r.nodes[g.i].name, g.err}
 			}
 			if g.err != nil {
 				continue
@@ -96,7 +96,7 @@ func (r *Backend) probeNodes(ctx context.Context) (server.Findings, error) {
 		}
 		switch {
 		case answered < r.quorum:
-			return all, r.failed("opened", answered, errs)
+			return all, r.failed("answered", answered, errs)
 		case answered == len(r.nodes) && marked == 0:
 			if err := r.mark(ctx, seen); err != nil {
 				return all, err
@@ -160,14 +160,17 @@ func (n *node) probe(ctx context.Context, i int) probeResult {
 		n.answered(protocol.Reply{}, g.err, begun, false)
 		return g
 	}
-	r, err := n.call(quorumFound, n.r.names(protocol.Keys{}, ""), n.r.args(0, "", "0")...)
+	r, err := n.call(quorumFound, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "0")...)
 	g.marked, g.us, g.run, g.err = r.Status == protocol.Yes, r.US, r.Str(0), err
+	if g.marked && r.Str(1) != n.r.opt.set {
+		g.err = errOtherSet
+	}
 	// Tickets depend on the estimate of the clock, which the fastest sample determines.
 	// There are enough samples when clockSamples in a row were not much faster.
 	best := time.Duration(math.MaxInt64)
 	for all, idle := 0, 0; all < mostClockSamples && idle < clockSamples && g.err == nil; all++ {
 		sent := time.Now()
-		_, g.err = n.call(quorumFound, n.r.names(protocol.Keys{}, ""), n.r.args(0, "", "0")...)
+		_, g.err = n.call(quorumFound, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "0")...)
 		if rtt := time.Since(sent); rtt < best-best/5 {
 			best, idle = rtt, 0
 		} else {
@@ -184,7 +187,7 @@ const clockSamples, mostClockSamples = 4, 20
 func (r *Backend) mark(ctx context.Context, seen []probeResult) error {
 	const fresh = 2 * time.Second
 	_, err := r.all(ctx, noTTL, allNodes, func(i int, n *node) (protocol.Reply, error) {
-		return n.call(quorumFound, r.names(protocol.Keys{}, ""), r.args(0, "", seen[i].us+fresh.Microseconds())...)
+		return n.call(quorumFound, r.names(protocol.Keys{}, ""), n.args(0, "", seen[i].us+fresh.Microseconds(), "0")...)
 	})
 	return err
 }
@@ -207,7 +210,7 @@ func (r *Backend) awaitSubscriptions(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("redlock: subscribed at %d of %d nodes: %w", live, len(r.nodes), ctx.Err())
+			return fmt.Errorf("%d of %d nodes have confirmed the subscription, want %d", live, len(r.nodes), r.quorum)
 		}
 	}
 }
@@ -226,12 +229,13 @@ func (r *Backend) capabilities(found server.Findings) backend.Capabilities {
 		MaxTTL:     r.opt.restartDelay,
 		Lateness:   protocol.TombstoneTTL,
 		Caveats: []string{
-			fmt.Sprintf("%d of %d nodes must agree. At most one client holds a lock while no more than %d nodes lose their data, stop or are cut off within a TTL. After a greater failure two clients may hold it, and only a check of the token at the resource protects.", r.quorum, n, n-r.quorum),
+			fmt.Sprintf("%d of %d nodes must agree. At most one client holds a lock while no more than %d nodes lose their data, stop, are cut off or have their clocks stepped within a TTL. After a greater failure two clients may hold it, and only a check of the token at the resource protects.", r.quorum, n, n-r.quorum),
 			"Numbers of commands are those at each node: every request goes to all nodes.",
-			fmt.Sprintf("A node that restarted without its data has no vote for restart_delay, %v, which is also the longest TTL. All clients that share locks must use the same value. If all nodes lose their data at the same time, they count as a new set.", r.opt.restartDelay),
+			fmt.Sprintf("A node that restarted without its data has no vote for restart_delay, %v, which is also the longest TTL. Clients count it while they are open. All clients that share locks must use the same value. If all nodes lose their data at the same time, they count as a new set.", r.opt.restartDelay),
 			"Tokens rise as long as a majority keeps its data, and otherwise as long as the nodes' clocks are not behind the time of the last grant.",
 			"Waiters are served in the order of arrival by the nodes' clocks, as each process estimates them. Two waiters of different processes may be served in the other order if they arrive within the sum of the fastest round trips of the two processes, or within the difference of the nodes' clocks while one of the processes has answers from fewer nodes.",
-			"The clocks of the nodes must run at the same rate within 0.05 % and must not be stepped: a step forward ends leases at that node early by that step.",
+			"The clocks of the nodes must run at the same rate within 0.05 %, and agree within 1 s: a node whose clock differs has no vote, and none for restart_delay after that. A step forward of less than 1 s, of a majority at the same time, or that no client notices before it is undone, ends leases early.",
+			"A node refuses clients of another set of nodes: give all clients the same hosts, or the same set parameter.",
 			"Simultaneous TryLock of several clients on a free key may refuse all of them.",
 			"A program without this library that takes the same key at a majority excludes and is excluded. Its release wakes no waiter; waiters notice it within a second.",
 			backend.CaveatClockRates, backend.CaveatSnapshot,

@@ -15,6 +15,7 @@ type options struct {
 	nodeTimeout   time.Duration
 	restartDelay  time.Duration
 	durable       bool
+	set           string
 }
 
 func defaults() options {
@@ -74,6 +75,13 @@ func WithRestartDelay(d time.Duration) Option {
 // node is empty. All clients that share locks must use the same setting.
 func WithDurableNodes() Option {
 	return func(o *options) error { o.durable = true; return nil }
+}
+
+// WithNodeSet names the set of nodes, instead of the sorted addresses of the clients. A node
+// refuses clients of another set. Use it if clients reach the same nodes by different
+// addresses. All clients that share locks must use the same name.
+func WithNodeSet(name string) Option {
+	return func(o *options) error { o.set = name; return nil }
 }
 
 const minRestartDelay = time.Second

@@ -23,7 +23,7 @@ type status struct {
 func newStatus() *status {
 	r := &Backend{}
 	s := &status{n: &node{r: r, name: "a"}}
-	r.nodes = []*node{s.n}
+	r.nodes, r.clocks.all = []*node{s.n}, make([]clock, 1)
 	return s
 }
 
@@ -140,11 +140,12 @@ func TestRedlockLateAtEveryNode(t *testing.T) {
 		"TryAcquire": (*Backend).TryAcquire, "Acquire": (*Backend).Acquire,
 	} {
 		r := newRedlock(t, cs)
-		for _, n := range r.nodes {
-			n.mu.Lock()
-			n.lo, n.hi = n.lo-time.Hour, n.hi-time.Hour
-			n.mu.Unlock()
+		r.clocks.mu.Lock()
+		for i := range r.clocks.all {
+			c := &r.clocks.all[i]
+			c.lo, c.hi = c.lo-time.Hour, c.hi-time.Hour
 		}
+		r.clocks.mu.Unlock()
 		g, err := acquire(r, t.Context(), redlockRequest("k", 1))
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

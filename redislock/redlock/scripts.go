@@ -40,6 +40,7 @@ var (
 
 // Statuses of a node that does not vote.
 const (
-	quarantined = -4 // in quarantine: it restarted without its data
+	otherSet    = -5 // the node belongs to another set of nodes
+	quarantined = -4 // the node may have lost grants
 	late        = -3 // the request arrived too late
 )

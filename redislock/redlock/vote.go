@@ -11,13 +11,13 @@ import (
 // vote is the answer of one node to an attempt.
 type vote struct {
 	state int       // mine, theirs or noVote
-	us    int64     // server time of the answer, in µs
 	sent  time.Time // of the request
 	err   error     // noVote: the reason
 
 	token   uint64        // mine: that of this node
 	until   time.Time     // mine: the node certainly keeps the grant until then
 	whole   time.Duration // mine: the length of the lease
+	ended   uint64        // the greatest token of a grant that has ended: see old
 	yielded uint64        // token of a grant whose yield has no answer and may still be executed
 	fencing bool          // mine: the greatest token is being written
 
@@ -49,12 +49,32 @@ func (v *vote) close() {
 	}
 }
 
-func (v *vote) grant(us int64, sent time.Time, token uint64, until time.Time, whole time.Duration) {
+// old reports whether the grant with that token has ended. The tokens of a node rise, and so
+// order its answers and notifications, which overtake each other. Its clock does not: it may
+// be stepped.
+func (v *vote) old(token uint64) bool { return token <= v.ended }
+
+// grant records a grant of the node, unless the grant has ended.
+func (v *vote) grant(token uint64, sent, until time.Time, whole time.Duration) {
+	if v.old(token) {
+		return
+	}
 	if v.state != mine {
 		v.fencing = false
 	}
-	v.state, v.us, v.sent, v.err, v.mayRemain = mine, us, sent, nil, true
+	v.state, v.sent, v.err, v.mayRemain = mine, sent, nil, true
 	v.token, v.until, v.whole = max(v.token, token), until, whole
+}
+
+// end records that grants up to that token have ended. It returns false if the attempt has a
+// later grant.
+func (v *vote) end(token uint64) bool {
+	v.ended = max(v.ended, token)
+	if v.state == mine && !v.old(v.token) {
+		return false
+	}
+	v.state, v.err, v.token, v.fencing = noVote, errNotOurs, 0, false
+	return true
 }
 
 // yieldPending reports whether a yield without an answer may still give the grant away. A node
@@ -96,7 +116,7 @@ func (a *attempt) count() (t tally) {
 			t.pending++
 		}
 		switch {
-		case v.state == mine && !v.yieldPending() && now.Before(v.until):
+		case v.state == mine && !v.yieldPending() && now.Before(v.until) && a.r.clocks.check(i) == nil:
 			t.mine++
 			untils = append(untils, v.until)
 			switch {

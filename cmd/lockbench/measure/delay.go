@@ -3,6 +3,8 @@ package measure
 import (
 	"fmt"
 	"net"
+	neturl "net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +50,7 @@ func Delayed(url string, delay time.Duration) (delayed string, closeAll func(), 
 			p.Stop()
 		}
 	}
-	var hosts []string
+	var hosts, direct []string
 	for _, h := range strings.Split(url[start:end], ",") {
 		if _, _, err := net.SplitHostPort(h); err != nil {
 			h = net.JoinHostPort(strings.Trim(h, "[]"), port)
@@ -66,7 +68,16 @@ func Delayed(url string, delay time.Duration) (delayed string, closeAll func(), 
 				return "", nil, fmt.Errorf("delay: proxy for %s: %w", h, err)
 			}
 		}
-		hosts = append(hosts, p.Listen)
+		hosts, direct = append(hosts, p.Listen), append(direct, h)
 	}
-	return url[:start] + strings.Join(hosts, ",") + url[end:], closeAll, nil
+	delayed = url[:start] + strings.Join(hosts, ",") + url[end:]
+	if scheme == "redlock" && !strings.Contains(url[end:], "set=") { // the nodes know their set by the addresses
+		separator := "?"
+		if strings.Contains(url[end:], "?") {
+			separator = "&"
+		}
+		slices.Sort(direct)
+		delayed += separator + "set=" + neturl.QueryEscape(strings.Join(direct, ","))
+	}
+	return delayed, closeAll, nil
 }

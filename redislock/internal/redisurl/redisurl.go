@@ -56,8 +56,10 @@ func Parse(u *backend.URL) (Settings, error) {
 	s.Dial = p.Duration("dial_timeout", 3*time.Second)
 	s.Read = p.Duration("read_timeout", 3*time.Second)
 	s.pool = p.Int("pool_size", 0, 1, 100000)
-	s.Replicas = p.Int("wait_replicas", 0, 0, MaxReplicas)
-	s.ReplicaTimeout = p.Duration("wait_timeout", time.Second)
+	if u.Scheme != "redlock" { // its nodes are not replicated
+		s.Replicas = p.Int("wait_replicas", 0, 0, MaxReplicas)
+		s.ReplicaTimeout = p.Duration("wait_timeout", time.Second)
+	}
 	s.AllowEviction = p.Enum("eviction", "refuse", "refuse", "accept") == "accept"
 	files := tlsurl.Read(p)
 	secure := u.Scheme == "rediss"

@@ -1,27 +1,44 @@
 -- Follows the prelude in the scripts that may grant, at each of several masters (Redlock).
--- KEYS: 5 the node's marker. The last of ARGV: how long, in ms, a node that restarted without
--- its data has no vote; '1' if nodes are durable; a token, a ticket or 0.
-local DELAY, DURABLE, TOKEN = tonumber(ARGV[#ARGV - 2]), ARGV[#ARGV - 1] == '1', tonumber(ARGV[#ARGV])
+-- KEYS: 5 the node's marker. The last of ARGV: how long, in ms, a node that may have lost grants
+-- has no vote; '1' if nodes are durable; the set of nodes; the id of the last quarantine that the
+-- client knows, and how much of it has passed, in ms, by the client's clock; a token, a ticket or 0.
+local DELAY, DURABLE, SET = tonumber(ARGV[#ARGV - 5]), ARGV[#ARGV - 4] == '1', ARGV[#ARGV - 3]
+local KNOWN, PASSED, TOKEN = ARGV[#ARGV - 2], tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
 
 local function run_id()
   if DURABLE then return '' end
   return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
 end
 
--- quarantine returns how long, in ms, this node has no vote. The marker has the run of the
--- server, and the time since which the node has its data. It is missing if the node lost its
--- data, and has another run if the node may have lost a part.
-local remaining
-local function quarantine()
-  if remaining then return remaining end
-  local run = run_id()
-  local known, since = string.match(read('GET', KEYS[5]) or '', '^(%x*) (%d+)$')
-  if not known or (not DURABLE and known ~= run) then
-    since = integer(us)
-    redis.call('SET', KEYS[5], run .. ' ' .. since)
+-- mark writes the marker: the run of the server, the set of nodes, the id of the quarantine, and
+-- how much of it has passed.
+local function mark(id, passed)
+  redis.call('SET', KEYS[5], run_id() .. ' ' .. SET .. ' ' .. id .. ' ' .. integer(passed))
+end
+
+-- refusal returns the reply of a node without a vote, else nil. A node has no vote for clients of
+-- another set, and in its quarantine. A quarantine begins when the marker is missing, because the
+-- node lost its data, or has another run, because the node may have lost a part. Clients count it:
+-- the clock of a node that has just started may be wrong, and be stepped later.
+local refused
+local function refusal()
+  if refused ~= nil then return refused or nil end
+  local run, set, id, passed = string.match(read('GET', KEYS[5]) or '', '^(%x*) (%x+) (%d+) (%d+)$')
+  if run and set ~= SET then
+    refused = {-5, integer(us)}
+    return refused
   end
-  remaining = math.max(0, math.ceil((tonumber(since) + DELAY * 1000 - us) / 1000))
-  return remaining
+  if not run or (not DURABLE and run ~= run_id()) then
+    id, passed = integer(us), 0
+    mark(id, passed)
+  end
+  passed = tonumber(passed)
+  if id == KNOWN and PASSED > passed and passed < DELAY then
+    passed = PASSED
+    mark(id, passed)
+  end
+  refused = passed < DELAY and {-4, integer(us), integer(DELAY - passed), id}
+  return refused or nil
 end
 
 -- carry raises the counter to a token that was granted. It ignores a full memory.
@@ -41,6 +58,6 @@ end
 -- A node without a vote does not hand over.
 local hand_over = grant_next
 grant_next = function(self)
-  if quarantine() > 0 then return nil end
+  if refusal() then return nil end
   return hand_over(self)
 end

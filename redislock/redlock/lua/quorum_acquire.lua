@@ -2,12 +2,12 @@
 -- holder, which takes a free key before all waiters, 5 '<ticket> <metadata>', 6 ticket,
 -- 7 us of this server's clock after which the request is too late, or '0', 8 the token of
 -- a grant whose YIELD may still arrive, or '0': the new token is greater
--- -> {-4 no vote, us, ms} {-3 too late} {-1 abandoned} {1 granted, us, left, token}
---    {0 held, us, left, token, value, first in queue}
+-- -> {-5 another set} {-4 no vote, us, ms, id} {-3 too late} {-1 abandoned} {1 granted, us, left, token}
+--    {0 held, us, left, token, value, first in queue, counter}
 if other_type then return {-2, integer(us), other_type} end
 if redis.call('EXISTS', KEYS[4]) == 1 then return {-1, integer(us)} end
 if ARGV[7] ~= '0' and us > tonumber(ARGV[7]) then return {-3, integer(us)} end
-if quarantine() > 0 then return {-4, integer(us), integer(quarantine())} end
+if refusal() then return refusal() end
 local owner, ttl, yielded = string.sub(ARGV[2], 1, 32), tonumber(ARGV[3]), tonumber(ARGV[8])
 
 if value and parse_owner(value) == owner then
@@ -45,4 +45,4 @@ if ARGV[4] == '1' then
   keep_queue(math.max(left, 0))
   if head() == ARGV[2] .. ' ' .. ARGV[3] .. ' ' .. ARGV[5] then is_head = 1 end
 end
-return {0, integer(us), integer(left), integer(parse_owner(value) and last_token() or 0), value, is_head}
+return {0, integer(us), integer(left), integer(parse_owner(value) and last_token() or 0), value, is_head, integer(last_token())}
