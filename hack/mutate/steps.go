@@ -141,7 +141,7 @@ var coreSteps = []Step{
 		"v.state == mine && !v.yieldPending() &&",
 		"v.state == mine &&", "redislock/redlock", "TestRedlockLateYield"},
 	{"Redlock: a renewal does not count it", "redislock/redlock/grant.go",
-		"if a.yieldPending(i) {",
+		"if yielding {",
 		"if false {", "redislock/redlock", "TestRedlockLateYield"},
 	{"Redlock: a minority yields", "redislock/redlock/acquire.go",
 		"\t\ta.yield()\n",
