@@ -14,6 +14,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/redislock/redlock"
 )
 
 // clockRounds returns how many rounds each test of TestClockSteps makes. A round is one lock
@@ -70,7 +71,7 @@ type steps struct {
 func (s *steps) locks(f func(name string)) {
 	var all sync.WaitGroup
 	for i := range locksPerStep {
-		all.Go(func() { f(fmt.Sprintf("k%d.%d", s.step, i)) })
+		all.Go(func() { f(s.name(i)) })
 	}
 	all.Wait()
 }
@@ -82,71 +83,90 @@ func (s *steps) to(node int, off time.Duration) {
 	}
 }
 
-// contended steps the clock of one node back by less than what costs its vote, again and
-// again, while four clients contend. Requests take different times to different nodes, and a
-// node that is slow is not waited for, so that votes split and move.
+// contended steps the clock of one node back by less than what costs its vote, between a grant
+// and its yield. The nodes are: one whose clock is stepped, the near ones, which with it are a
+// majority, and the far ones. The first client has the near nodes. The second has the one
+// whose clock is stepped, and yields it to the first, which holds then. If the second counted
+// it on, it would hold with the far nodes, which answer it last.
 func (s *steps) contended() {
-	node := rand.IntN(len(s.clocks))
 	params := maps.Clone(steady)
-	params["node_timeout"] = "5ms"
-	var clients []*lock.Client
-	for range 4 {
-		c, l := s.set.clientWith(params, lock.WithTTL(steadyTTL))
-		for _, p := range l.proxies {
-			p.Jitter(0, time.Duration(1+rand.IntN(6))*time.Millisecond)
-		}
-		clients = append(clients, c)
-	}
-	ctx, end := context.WithCancel(s.Context())
-	var stepping sync.WaitGroup
-	stepping.Go(func() {
-		tick := time.NewTicker(15 * time.Millisecond)
-		defer tick.Stop()
-		for off := time.Duration(0); ctx.Err() == nil; off -= 60 * time.Millisecond {
-			if off < -900*time.Millisecond {
-				off = 0
-			}
-			_ = s.clocks[node].Step(off)
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
+	params["node_timeout"], params["pool_size"] = "1s", "64"
+	order := rand.Perm(len(s.clocks))
+	majority := len(order)/2 + 1
+	stepped, near, far := order[0], order[1:majority], order[majority:]
+	first, toFirst := s.set.clientWith(params, lock.WithTTL(steadyTTL))
+	second, toSecond := s.set.clientWith(params, lock.WithTTL(steadyTTL))
+	heal := func(l links, nodes ...int) {
+		for _, n := range nodes {
+			if err := l.proxies[n].Heal(); err != nil {
+				s.Error(err)
 			}
 		}
-	})
-	s.locks(func(name string) {
-		in := &inside{t: s.T}
-		var all sync.WaitGroup
-		for _, c := range clients {
-			all.Go(func() { s.turn(in, c.Mutex(name)) })
-		}
-		all.Wait()
-	})
-	end()
-	stepping.Wait()
-	s.to(node, 0)
-	for _, c := range clients {
-		_ = c.Close(s.Context())
 	}
+	toFirst.proxies[stepped].Stall()
+	for _, n := range far {
+		toFirst.proxies[n].Stall()
+		toSecond.proxies[n].Stall()
+	}
+	var insides sync.Map
+	turn := func(c *lock.Client, granted *sync.WaitGroup, release <-chan struct{}, all *sync.WaitGroup) {
+		for i := range locksPerStep {
+			name := s.name(i)
+			in, _ := insides.LoadOrStore(name, &inside{t: s.T})
+			granted.Add(1)
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(s.Context(), timeout)
+				defer cancel()
+				l, err := c.Mutex(name).Lock(ctx)
+				granted.Done()
+				if err != nil {
+					s.Errorf("%s: %v", name, err)
+					return
+				}
+				in.(*inside).enter(l)
+				<-release
+				if err := l.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+					s.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+	}
+	var held, granted, all sync.WaitGroup
+	release := make(chan struct{})
+	turn(first, &held, release, &all)
+	s.everyLock("the first client has the near nodes", near)
+	turn(second, &granted, release, &all)
+	s.everyLock("the second client has the other node", order[:1])
+	s.to(stepped, -900*time.Millisecond)
+	heal(toFirst, stepped)
+	held.Wait()
+	heal(toSecond, far...)
+	s.everyLock("the far nodes have answered the second client", far)
+	time.Sleep(50 * time.Millisecond) // their answers arrive
+	close(release)
+	heal(toFirst, far...)
+	all.Wait()
+	s.to(stepped, 0)
+	_ = first.Close(s.Context())
+	_ = second.Close(s.Context())
 }
 
-// turn takes a lock and releases it.
-func (s *steps) turn(in *inside, m lock.Mutex) {
-	ctx, cancel := context.WithTimeout(s.Context(), timeout)
-	defer cancel()
-	var l *lock.Lease
-	var err error
-	for l == nil {
-		if l, err = m.Lock(ctx); err != nil && ctx.Err() != nil { // too few nodes may answer in time
-			s.Error(err)
-			return
+// everyLock waits until all locks of this step are held at the nodes.
+func (s *steps) everyLock(what string, nodes []int) {
+	s.Helper()
+	s.set.eventually(s.T, timeout, what, func() error {
+		for _, n := range nodes {
+			for i := range locksPerStep {
+				if err := s.set.admins[n].Get(s.Context(), redlock.Key(redlock.DefaultPrefix, s.name(i))).Err(); err != nil {
+					return fmt.Errorf("%s at node %d: %w", s.name(i), n, err)
+				}
+			}
 		}
-	}
-	in.enter(l)
-	time.Sleep(20 * time.Millisecond) // the length of the hold
-	if err := l.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-		s.Logf("unlock: %v", err)
-	}
+		return nil
+	})
 }
+
+func (s *steps) name(i int) string { return fmt.Sprintf("k%d.%d", s.step, i) }
 
 // held steps the clock of one node by an hour and back. A client holds the locks at that node
 // and no more than a majority. A client that was open before and one that opens after the

@@ -49,7 +49,7 @@ func (r *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 			a.endFreeing()
 			// Do not ask again while a release is unanswered. A node with a tombstone of the
 			// attempt refuses it.
-			if o.unknown() == 0 && !a.tombstoned() {
+			if o.unknown() == 0 && !a.any(func(v *vote) bool { return v.tombstoned }) {
 				try++
 				server.Sleep(ctx, tryPause+jitter(tryPause))
 				continue
@@ -65,16 +65,14 @@ func (a *attempt) fail(t tally, err error) error {
 	if err == nil && t.theirs > 0 && t.mine+t.theirs >= a.r.quorum {
 		// An answer may have come since the count, or was lost. A later answer is released
 		// when it comes.
-		if a.mayRemain() {
+		if a.any(func(v *vote) bool { return v.mayRemain }) {
 			a.freeEverywhere()
 		}
 		a.forget()
 		return &backend.LockedError{Holder: t.rival}
 	}
 	if err == nil {
-		a.mu.Lock()
 		err = a.noQuorumError(t)
-		a.mu.Unlock()
 	}
 	if !mayRemain {
 		a.forget()
@@ -87,8 +85,9 @@ func (a *attempt) fail(t tally, err error) error {
 // a quorum answered.
 func (a *attempt) withNoQuorum(end error) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t := a.count(); t.mine+t.theirs < a.r.quorum {
+	t := a.count()
+	a.mu.Unlock()
+	if t.mine+t.theirs < a.r.quorum {
 		return fmt.Errorf("%w: %w", end, a.noQuorumError(t))
 	}
 	return end
@@ -98,25 +97,28 @@ func (a *attempt) withNoQuorum(end error) error {
 // asked because other requests test whether they are back, or refused a request that was
 // delayed for too long, for example by a pause of the machine.
 func (a *attempt) quorumPossible(t tally) bool {
+	n := t.mine + t.theirs
+	if n >= a.r.quorum {
+		return false
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := 0
-	for i := range a.votes {
-		v := &a.votes[i]
+	for _, v := range a.votes {
 		var skipped notAsked
 		if v.state == noVote && (errors.As(v.err, &skipped) || errors.Is(v.err, errLate)) {
 			n++
 		}
 	}
-	return t.mine+t.theirs < a.r.quorum && t.mine+t.theirs+n >= a.r.quorum
+	return n >= a.r.quorum
 }
 
-// noQuorumError returns the error of too few answers, or of late answers. The caller holds
-// a.mu.
+// noQuorumError returns the error of too few answers, or of late answers.
 func (a *attempt) noQuorumError(t tally) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	errs := make([]error, len(a.votes))
-	for i := range a.votes {
-		switch v := &a.votes[i]; {
+	for i, v := range a.votes {
+		switch {
 		case v.state == theirs && a.stale(v):
 			errs[i] = errOverdue
 		case v.state == mine:
@@ -168,8 +170,8 @@ func (a *attempt) askOnce(ctx context.Context) (*grant, tally, error) {
 func (a *attempt) overdue() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.votes {
-		if v := &a.votes[i]; v.open > 0 && !v.sent.After(a.roundStart) {
+	for i, v := range a.votes {
+		if v.open > 0 && !v.sent.After(a.roundStart) {
 			v.fail(errOverdue)
 			a.r.nodes[i].overdue()
 		}
@@ -269,9 +271,7 @@ func (w *waiting) wait(ctx context.Context) (backend.Grant, error) {
 func (w *waiting) judgeRound(t tally) error {
 	a := w.attempt
 	if t.mine+t.theirs < a.r.quorum {
-		a.mu.Lock()
 		err := a.noQuorumError(t)
-		a.mu.Unlock()
 		if w.failing.IsZero() {
 			w.failing = time.Now()
 		}
@@ -317,8 +317,7 @@ func (w *waiting) next(t tally, now time.Time) time.Time {
 	var ends []time.Time
 	var asked time.Time
 	first, ours := false, true
-	for i := range a.votes {
-		v := &a.votes[i]
+	for _, v := range a.votes {
 		if v.state != theirs || a.stale(v) {
 			continue
 		}
@@ -361,13 +360,7 @@ func (r *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	}
 	a.giveUp()
 	defer a.forget()
-	o, err := r.all(ctx, req.TTL, allNodes, func(i int, _ *node) (protocol.Reply, error) {
-		re, err := a.free(i)
-		if err != nil {
-			a.freeInBackground(i)
-		}
-		return re, err
-	})
+	o, err := a.freeAt(ctx, allNodes)
 	if o.yes+o.no > len(r.nodes)-r.quorum {
 		a.endFreeing()
 		return nil

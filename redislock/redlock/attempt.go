@@ -29,7 +29,7 @@ type attempt struct {
 	changed chan struct{}
 
 	mu         sync.Mutex // guards the fields below
-	votes      []vote     // one for each node, in the order of Backend.nodes
+	votes      []*vote    // one for each node, in the order of Backend.nodes
 	roundStart time.Time  // an older vote is stale while its node has a request open
 	askAgain   bool       // a vote may be out of date: begin a round now
 	granted    bool       // it never becomes false
@@ -41,7 +41,7 @@ func (r *Backend) newAttempt(req backend.Request, queue string) *attempt {
 	a := &attempt{
 		r: r, req: req, keys: r.proc.Keys(req.Key), queue: queue, freeBy: quorumRelease,
 		ticket: r.ticket(), address: req.Owner + "@" + r.proc.Address,
-		changed: make(chan struct{}, 1), votes: make([]vote, len(r.nodes)),
+		changed: make(chan struct{}, 1),
 	}
 	a.names = r.names(a.keys, req.Owner)
 	a.meta = strconv.FormatInt(a.ticket, 10)
@@ -49,8 +49,8 @@ func (r *Backend) newAttempt(req backend.Request, queue string) *attempt {
 		a.meta += " " + req.Metadata
 	}
 	a.member = fmt.Sprintf("%s %d %s", a.address, protocol.Millis(req.TTL), a.meta)
-	for i := range a.votes {
-		a.votes[i].err = errOverdue
+	for range r.nodes {
+		a.votes = append(a.votes, &vote{err: errOverdue})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,8 +73,8 @@ func (a *attempt) ask() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.roundStart, a.askAgain = time.Now(), false
-	for i := range a.votes {
-		if a.votes[i].open == 0 {
+	for i, v := range a.votes {
+		if v.open == 0 {
 			a.askNode(i, a.queue, uint64(a.ticket))
 		}
 	}
@@ -85,7 +85,7 @@ const holderTakes = "2"
 
 // askNode sends one request to acquire. The caller holds a.mu.
 func (a *attempt) askNode(i int, queue string, token uint64) {
-	n, v := a.r.nodes[i], &a.votes[i]
+	n, v := a.r.nodes[i], a.votes[i]
 	if queue == protocol.JoinQueue && !n.subscribed() {
 		queue = protocol.NoQueue // the node could not notify it of its turn
 	}
@@ -106,7 +106,7 @@ func (a *attempt) askNode(i int, queue string, token uint64) {
 // answer handles a reply to a request to acquire, at any time.
 func (a *attempt) answer(i int, r protocol.Reply, err error) {
 	a.mu.Lock()
-	v := &a.votes[i]
+	v := a.votes[i]
 	v.close()
 	v.mayRemain = v.mayRemain || err == nil && (r.Status == protocol.Yes || a.queue != protocol.NoQueue) || isUncertain(err)
 	if err == nil {
@@ -173,8 +173,8 @@ func (a *attempt) tryGrant() (*grant, tally) {
 		a.granted, a.token = true, t.token
 		return &grant{a: a, token: t.token, until: t.until}, t
 	}
-	for i := range a.votes {
-		if v := &a.votes[i]; v.state == mine && v.token < t.token && !v.fencing {
+	for i, v := range a.votes {
+		if v.state == mine && v.token < t.token && !v.fencing {
 			v.fencing = true
 			a.fence(i, t.token)
 		}
@@ -184,7 +184,7 @@ func (a *attempt) tryGrant() (*grant, tally) {
 
 // fence writes the token to a node. The caller holds a.mu.
 func (a *attempt) fence(i int, token uint64) {
-	n, v := a.r.nodes[i], &a.votes[i]
+	n, v := a.r.nodes[i], a.votes[i]
 	own := v.token
 	v.fencing = n.send(func() {
 		r, err := n.call(quorumFence, a.names, n.args(token, a.req.Owner)...)
@@ -210,8 +210,8 @@ var errNotOurs = errors.New("no longer held by this attempt")
 func (a *attempt) yield() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.votes {
-		v, n := &a.votes[i], a.r.nodes[i]
+	for i, v := range a.votes {
+		n := a.r.nodes[i]
 		if v.state != mine || v.yieldPending() {
 			continue
 		}
@@ -246,7 +246,7 @@ func (a *attempt) pushed(i int, token uint64, exp int64, whole time.Duration) bo
 	if a.withdrawn {
 		return false
 	}
-	v := &a.votes[i]
+	v := a.votes[i]
 	switch {
 	case v.old(token), v.state == mine && token <= v.token: // older than an answer
 		return true
@@ -266,7 +266,7 @@ func (a *attempt) pushed(i int, token uint64, exp int64, whole time.Duration) bo
 func (a *attempt) leaseChanged(i int, left time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if v := &a.votes[i]; v.state == theirs {
+	if v := a.votes[i]; v.state == theirs {
 		v.ends, v.first = time.Now().Add(left), true
 	}
 	a.signal()
@@ -277,15 +277,15 @@ func (a *attempt) leaseChanged(i int, left time.Duration) {
 func (a *attempt) broken(i int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v := &a.votes[i]
+	v := a.votes[i]
 	v.end(v.token)
 	a.signal()
 	if !a.granted || a.withdrawn {
 		return false
 	}
 	kept := 0
-	for i := range a.votes {
-		if s := &a.votes[i]; s.state == mine || s.err != nil && s.err != errNotOurs { //nolint:errorlint // the very value
+	for _, s := range a.votes {
+		if s.state == mine || s.err != nil && s.err != errNotOurs { //nolint:errorlint // the very value
 			kept++ // perhaps
 		}
 	}

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -31,10 +32,8 @@ type Backend struct {
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
-	wg   sync.WaitGroup // goroutines
 
 	mu       sync.Mutex
-	closed   bool
 	tickets  int64               // the last ticket
 	attempts map[string]*attempt // by owner id, until they have ended
 	report   func(string, error) // set by ReportStatus
@@ -220,6 +219,11 @@ func (r *Backend) all(ctx context.Context, ttl time.Duration, enough func(outcom
 // noTTL is the TTL of a request that takes no lock.
 const noTTL = time.Minute
 
+// decided waits until a quorum has agreed or cannot agree any more.
+func (r *Backend) decided(o outcome) bool {
+	return o.yes >= r.quorum || o.yes+o.unknown() < r.quorum
+}
+
 // allNodes waits for all nodes.
 func allNodes(outcome) bool { return false }
 
@@ -291,17 +295,6 @@ func (r *Backend) statusReporter() func(what string, err error) {
 	return r.report
 }
 
-// enter registers a goroutine that Close waits for. It returns false after Close.
-func (r *Backend) enter() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false
-	}
-	r.wg.Add(1)
-	return true
-}
-
 // Capabilities implements backend.Backend.
 func (r *Backend) Capabilities() backend.Capabilities {
 	c := r.caps
@@ -326,9 +319,6 @@ func (r *Backend) Ping(ctx context.Context) error {
 // Close ends the subscriptions and waits for requests in flight until ctx ends. Clients that
 // were given to New stay open.
 func (r *Backend) Close(ctx context.Context) error {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
 	r.end()
 	errs := make([]error, len(r.nodes))
 	var all sync.WaitGroup
@@ -336,19 +326,7 @@ func (r *Backend) Close(ctx context.Context) error {
 		all.Go(func() { errs[i] = n.srv.Close(ctx) })
 	}
 	all.Wait()
-	done := make(chan struct{})
-	go func() { r.wg.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 func jitter(d time.Duration) time.Duration {

@@ -2,11 +2,11 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"github.com/interlock-go/lock/redislock/internal/server"
-
 	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
 // forget removes the attempt. A grant that is pushed later is released.
@@ -24,35 +24,23 @@ func (a *attempt) giveUp() (mayRemain bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.withdrawn = true
-	for i := range a.votes {
-		mayRemain = mayRemain || a.votes[i].mayRemain || a.votes[i].open > 0
-	}
-	return mayRemain
+	return slices.ContainsFunc(a.votes, func(v *vote) bool { return v.mayRemain || v.open > 0 })
 }
 
-// mayRemain reports whether something of the attempt may remain at a node that has answered.
-func (a *attempt) mayRemain() bool {
+// any reports whether a vote meets a condition.
+func (a *attempt) any(condition func(*vote) bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.votes {
-		if a.votes[i].mayRemain {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.votes, condition)
 }
 
 // onLost frees the grants of a minority of the nodes after the grant of the attempt was lost.
 func (a *attempt) onLost() {
 	a.giveUp()
-	if !a.r.enter() {
-		return
-	}
-	go func() {
-		defer a.r.wg.Done()
+	a.r.nodes[0].srv.Go(func() {
 		a.freeEverywhere()
 		a.forget()
-	}()
+	})
 }
 
 // assumeAnything is for an attempt of another process: each node may have a grant or a place
@@ -61,8 +49,8 @@ func (a *attempt) assumeAnything() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.freeBy = quorumAbandon
-	for i := range a.votes {
-		a.votes[i].mayRemain, a.votes[i].dirty = true, true
+	for _, v := range a.votes {
+		v.mayRemain, v.dirty = true, true
 	}
 }
 
@@ -70,7 +58,7 @@ func (a *attempt) assumeAnything() {
 // a tombstone only if a request of the attempt may be in flight. The status is Yes if this
 // attempt has freed the key, now or before.
 func (a *attempt) free(i int) (protocol.Reply, error) {
-	v := &a.votes[i]
+	v := a.votes[i]
 	v.freeing.Lock()
 	defer v.freeing.Unlock()
 	a.mu.Lock()
@@ -117,15 +105,12 @@ func (a *attempt) free(i int) (protocol.Reply, error) {
 // expired.
 func (a *attempt) freeInBackground(i int) {
 	a.mu.Lock()
-	v := &a.votes[i]
-	if v.cleaning || !a.r.enter() {
-		a.mu.Unlock()
+	defer a.mu.Unlock()
+	v := a.votes[i]
+	if v.cleaning {
 		return
 	}
-	v.cleaning = true
-	a.mu.Unlock()
-	go func() {
-		defer a.r.wg.Done()
+	v.cleaning = a.r.nodes[i].srv.Go(func() {
 		end := time.Now().Add(a.req.TTL + time.Second)
 		for backoff := 10 * time.Millisecond; time.Now().Before(end) && a.r.life.Err() == nil; backoff = min(2*backoff, 500*time.Millisecond) {
 			if _, err := a.free(i); err == nil {
@@ -136,31 +121,23 @@ func (a *attempt) freeInBackground(i int) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		v.cleaning = false
-	}()
+	})
 }
 
-// tombstoned reports whether a node may have a tombstone of the attempt.
-func (a *attempt) tombstoned() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.votes {
-		if a.votes[i].tombstoned {
-			return true
-		}
-	}
-	return false
-}
-
-// freeEverywhere frees the attempt at all nodes where something of it may be. It returns when
-// every node has answered, or after the timeout; at the others it continues in the
-// background.
-func (a *attempt) freeEverywhere() outcome {
-	o, _ := a.r.all(context.Background(), a.req.TTL, allNodes, func(i int, _ *node) (protocol.Reply, error) {
+// freeAt frees the attempt at all nodes, as Backend.all does. It continues in the background
+// at the nodes that do not answer.
+func (a *attempt) freeAt(ctx context.Context, enough func(outcome) bool) (outcome, error) {
+	return a.r.all(ctx, a.req.TTL, enough, func(i int, _ *node) (protocol.Reply, error) {
 		r, err := a.free(i)
 		if err != nil {
 			a.freeInBackground(i)
 		}
 		return r, err
 	})
+}
+
+// freeEverywhere returns when every node has answered, or after the timeout.
+func (a *attempt) freeEverywhere() outcome {
+	o, _ := a.freeAt(context.Background(), allNodes)
 	return o
 }

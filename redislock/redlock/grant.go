@@ -45,9 +45,7 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 	if err := ctx.Err(); err != nil {
 		return backend.NotExecuted(err)
 	}
-	o, err := r.all(ctx, ttl, func(o outcome) bool {
-		return o.yes >= r.quorum || o.yes+o.unknown() < r.quorum
-	}, func(i int, n *node) (protocol.Reply, error) {
+	o, err := r.all(ctx, ttl, r.decided, func(i int, n *node) (protocol.Reply, error) {
 		token, yielding := a.vote(i)
 		if yielding {
 			return protocol.Reply{}, errYielded
@@ -103,17 +101,16 @@ func (g *grant) extended(o outcome, ttl time.Duration) {
 			untils = append(untils, o.replies[i].Sent.Add(ttl))
 		}
 	}
-	slices.SortFunc(untils, func(a, b time.Time) int { return b.Compare(a) })
 	g.mu.Lock()
-	g.until = untils[g.a.r.quorum-1]
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	g.until = g.a.r.untilOf(untils)
 }
 
 // renewed handles the answer of a node to the renewal of the grant with that token.
 func (a *attempt) renewed(i int, token uint64, r protocol.Reply, ttl time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v := &a.votes[i]
+	v := a.votes[i]
 	if r.Status == protocol.Yes {
 		v.grant(token, r.Sent, r.Sent.Add(ttl), ttl)
 		return
@@ -130,8 +127,7 @@ func (a *attempt) retakeMissing(token uint64) {
 	if a.withdrawn {
 		return
 	}
-	for i := range a.votes {
-		v := &a.votes[i]
+	for i, v := range a.votes {
 		if missing := v.state != mine && v.err == errNotOurs; (missing || v.yieldPending()) && v.open == 0 { //nolint:errorlint // the very value
 			v.ended = 0 // the grant that is taken back has its token
 			a.askNode(i, holderTakes, token)
@@ -145,15 +141,7 @@ func (g *grant) Release(ctx context.Context) error {
 	a, r := g.a, g.a.r
 	a.giveUp()
 	defer a.forget()
-	o, err := r.all(ctx, a.req.TTL, func(o outcome) bool {
-		return o.yes >= r.quorum || o.yes+o.unknown() < r.quorum
-	}, func(i int, _ *node) (protocol.Reply, error) {
-		re, err := a.free(i)
-		if err != nil {
-			a.freeInBackground(i)
-		}
-		return re, err
-	})
+	o, err := a.freeAt(ctx, r.decided)
 	left := len(r.nodes) - o.yes - o.no
 	switch {
 	case o.yes+o.unknown() < r.quorum:
@@ -173,8 +161,8 @@ func (g *grant) Release(ctx context.Context) error {
 func (a *attempt) endFreeing() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.votes {
-		a.votes[i].freed = false
+	for _, v := range a.votes {
+		v.freed = false
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 func (r *Backend) handleMessage(n *node, payload string) {
 	m, ok := protocol.ParseMessage(payload)
 	r.mu.Lock()
-	a, closed := r.attempts[m.Owner], r.closed
+	a := r.attempts[m.Owner]
 	r.mu.Unlock()
 	i := n.i
-	if closed || !ok {
+	if !ok || r.life.Err() != nil {
 		return
 	}
 	switch m.Kind {

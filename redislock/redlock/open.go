@@ -62,9 +62,7 @@ type probeResult struct {
 // succeeds if a majority answers.
 func (r *Backend) probeNodes(ctx context.Context) (server.Findings, error) {
 	for _, n := range r.nodes {
-		if r.enter() {
-			go func() { defer r.wg.Done(); n.keepSubscribed() }()
-		}
+		n.srv.Go(n.keepSubscribed)
 	}
 	var all server.Findings
 	errs := make([]error, len(r.nodes))

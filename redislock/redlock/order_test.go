@@ -4,14 +4,18 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
 // An attempt is cleaned up while a node comes back. Both need the mutex of the client and
 // that of the attempt.
 func TestRedlockCleanWhilePolling(t *testing.T) {
 	t.Parallel()
-	r := &Backend{closed: true, attempts: map[string]*attempt{}} // closed: freeInBackground returns
-	a := &attempt{r: r, changed: make(chan struct{}, 1), votes: make([]vote, 1)}
+	n := &node{srv: server.New(nil, false)}
+	n.srv.Stop() // freeInBackground returns
+	r := &Backend{nodes: []*node{n}, attempts: map[string]*attempt{}}
+	a := &attempt{r: r, changed: make(chan struct{}, 1), votes: []*vote{{}}}
 	r.attempts["a"] = a
 	var both sync.WaitGroup
 	for _, do := range []func(){func() { a.freeInBackground(0) }, r.pollNow} {

@@ -110,8 +110,7 @@ func (a *attempt) count() (t tally) {
 	now := time.Now()
 	rivals := map[string]int{}
 	var untils []time.Time
-	for i := range a.votes {
-		v := &a.votes[i]
+	for i, v := range a.votes {
 		if v.open > 0 {
 			t.pending++
 		}
@@ -140,9 +139,14 @@ func (a *attempt) count() (t tally) {
 			}
 		}
 	}
-	if q := a.r.quorum; t.mine >= q {
-		slices.SortFunc(untils, func(a, b time.Time) int { return b.Compare(a) })
-		t.until = untils[q-1]
+	if t.mine >= a.r.quorum {
+		t.until = a.r.untilOf(untils)
 	}
 	return t
+}
+
+// untilOf returns the time until which a quorum keeps its grants.
+func (r *Backend) untilOf(all []time.Time) time.Time {
+	slices.SortFunc(all, func(a, b time.Time) int { return b.Compare(a) })
+	return all[r.quorum-1]
 }
