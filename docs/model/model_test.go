@@ -124,7 +124,7 @@ func TestRedlockWithout(t *testing.T) {
 		{"forgetting before a yield is sent", model.Redlock{Clients: 3, Late: 1, Scene: model.Minority, Ticks: 1}, func(r *model.RedlockRules) { r.ForgetsFirst = false }, "a token did not rise"},
 		{"a yield being of one grant only", model.Redlock{Clients: 3, Late: 1, Scene: model.Minority, Ticks: 1}, func(r *model.RedlockRules) { r.YieldsOne = false }, "two contenders trust"},
 		{"a new grant after a yield without an answer", model.Redlock{Clients: 3, Late: 1, Scene: model.Minority, Ticks: 1}, func(r *model.RedlockRules) { r.NewGrantAfterYield = false }, "a token did not rise"},
-		{"ordering messages and answers by token", model.Redlock{Clients: 3, Scene: model.MinorityToAsk, Ticks: 1}, func(r *model.RedlockRules) { r.TokenOrder = false }, "a token did not rise"},
+		{"ignoring messages older than an answer", model.Redlock{Clients: 3, Scene: model.MinorityToAsk, Ticks: 1}, func(r *model.RedlockRules) { r.OrderedPush = false }, "a token did not rise"},
 		{"writing the token to a majority", model.Redlock{Late: 1}, func(r *model.RedlockRules) { r.WriteBack = false }, "a token did not rise"},
 		{"seeding a lost counter by the clock", model.Redlock{Restarts: 1}, func(r *model.RedlockRules) { r.SeededByClock = false }, "a token did not rise"},
 		{"leaving out a node that lost its data", model.Redlock{Restarts: 1}, func(r *model.RedlockRules) { r.RestartDelay = false }, "two contenders trust"},

@@ -20,7 +20,7 @@ type RedlockRules struct {
 	ForgetsFirst       bool // a contender stops counting a grant before it sends the yield
 	YieldsOne          bool // a yield releases only the grant with the token that it names
 	NewGrantAfterYield bool // a request after a yield without an answer gets a new token
-	TokenOrder         bool // a message of a grant is ignored if its token is not greater than those that have ended
+	OrderedPush        bool // a message that is older than an answer is ignored; the token shows it
 	WriteBack          bool // a majority of nodes has the token before it is used
 	SeededByClock      bool // a node that lost its counter starts above all earlier tokens
 	RestartDelay       bool // a node that lost its data does not answer for a TTL
@@ -77,7 +77,6 @@ type node struct {
 // vote is the state between an attempt and a node.
 type vote struct {
 	mine, token int8 // ticks for which the node certainly keeps the grant; its token
-	ended       int8 // the greatest token of a grant that has ended
 	asked       bool // in this round
 	dirty       bool // a request to acquire is late
 	yielded     int8 // the token of a grant whose yield has no answer
@@ -306,7 +305,7 @@ func (Redlock) Canonical(s RedlockState) RedlockState {
 		n := &s.n[k]
 		values = append(values, &n.token)
 		for i := range n.votes {
-			values = append(values, &n.votes[i].token, &n.votes[i].ended, &n.votes[i].push.token, &n.votes[i].yielded)
+			values = append(values, &n.votes[i].token, &n.votes[i].push.token, &n.votes[i].yielded)
 		}
 	}
 	for i := range s.c {
@@ -332,7 +331,7 @@ func (n *node) key() (b [40]byte) {
 	p := append(b[:0], byte(n.holder), byte(n.left), byte(n.token), n.queue, n.tombs, byte(n.away), flag(n.lost))
 	for _, v := range n.votes {
 		p = append(p, byte(v.mine), byte(v.token), flag(v.asked)|flag(v.dirty)<<1|flag(v.freed)<<2,
-			byte(v.yielded), byte(v.ended), byte(v.late), byte(v.push.copies), byte(v.push.left), byte(v.push.token))
+			byte(v.yielded), byte(v.late), byte(v.push.copies), byte(v.push.left), byte(v.push.token))
 	}
 	return b
 }

@@ -53,6 +53,13 @@ func (m Redlock) between(s *RedlockState) bool {
 
 type redlockStep = func(k Kind, what string, who, where int, change func(s *RedlockState))
 
+// answered discards a push that the node sent before its answer.
+func (m Redlock) answered(s *RedlockState, i, k int) {
+	if m.OrderedPush {
+		s.n[k].votes[i].push = push{}
+	}
+}
+
 func (m Redlock) contenderSteps(s RedlockState, i int, step redlockStep) {
 	v := s.c[i]
 	if v.phase >= voting && v.phase <= leaving && s.crashes > 0 {
@@ -153,12 +160,10 @@ func (m Redlock) asks(s RedlockState, i, k int, step redlockStep) {
 		v.asked, v.mine, v.token = true, 0, 0
 		if m.serve(s, k, i, ask, 0) {
 			v.mine, v.token = n.left, n.token
-		} else {
-			v.ended = n.token
-			if n.holder != 0 && n.holder < int8(i)+1 {
-				s.c[i].earlierTicket = true
-			}
+		} else if n.holder != 0 && n.holder < int8(i)+1 {
+			s.c[i].earlierTicket = true
 		}
+		m.answered(s, i, k)
 	})
 	if s.lates > 0 {
 		step(Fault, "asks, and gets no answer of, node", i, k, func(s *RedlockState) {
@@ -178,9 +183,8 @@ func (m Redlock) yields(s RedlockState, i, k int, step redlockStep) {
 		if n.away == 0 && m.serve(s, k, i, yield, token) {
 			v.mine, v.token = n.left, n.token
 			s.c[i].earlierTicket = false
-		} else {
-			v.ended = max(v.ended, token)
 		}
+		m.answered(s, i, k)
 	})
 	if s.lates > 0 {
 		step(Fault, "yields, and gets no answer of, node", i, k, func(s *RedlockState) {
@@ -201,6 +205,7 @@ func (m Redlock) frees(s RedlockState, i, k int, step redlockStep) {
 		if s.n[k].away == 0 {
 			m.serve(s, k, i, leave, s.c[i].holds)
 		}
+		m.answered(s, i, k)
 		for k := range s.n {
 			if !s.n[k].votes[i].freed {
 				return
@@ -263,7 +268,7 @@ func (m Redlock) deliver(s RedlockState, i, k int, step redlockStep) {
 	step(Calm, "is notified of its grant at node", i, k, func(s *RedlockState) {
 		s.n[k].votes[i].push = push{}
 		switch {
-		case c.phase == voting && p.token > max(v.token, v.yielded) && (p.token > v.ended || !m.TokenOrder):
+		case c.phase == voting && p.token > v.yielded:
 			s.n[k].votes[i].mine, s.n[k].votes[i].token = p.left, p.token
 			if p.left == 0 {
 				s.n[k].votes[i].token = 0

@@ -133,13 +133,6 @@ func (cs *clocks) check(i int) error {
 	return nil
 }
 
-// forget makes a clock unknown: another server may get the address.
-func (cs *clocks) forget(i int) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	cs.all[i].at = time.Time{}
-}
-
 // retry makes the next observation of a clock that differs begin a quarantine.
 func (cs *clocks) retry(i int) {
 	cs.mu.Lock()

@@ -33,7 +33,7 @@
 // A node that lost its data, or a part of it, in a restart has no vote for restart_delay, so
 // that it cannot grant a held lock again. The clients count that delay on their monotonic
 // clocks. A node whose wall clock differs by more than a second from the median has no vote
-// either, and none for restart_delay after that. Start Redis after time-sync.target.
+// either, and none for restart_delay after a client has seen that. Start Redis after time-sync.target.
 //
 // The key {prefix:}:born is the marker of a node. It has the run id of the server, which needs
 // +info, the set of nodes, and how much of a quarantine has passed. Each script that grants

@@ -45,24 +45,25 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 	if err := ctx.Err(); err != nil {
 		return backend.NotExecuted(err)
 	}
-	o, err := r.all(ctx, ttl, r.decided, func(i int, n *node) (protocol.Reply, error) {
+	o, err := r.all(ctx, ttl, func(o outcome) bool {
+		return len(r.renewals(o, ttl)) >= r.quorum || o.yes+o.unknown() < r.quorum
+	}, func(i int, n *node) (protocol.Reply, error) {
 		token, yielding := a.vote(i)
 		if yielding {
 			return protocol.Reply{}, errYielded
 		}
 		re, err := n.call(protocol.Renew, a.names[:3], n.r.proc.ChannelPrefix(), a.req.Owner, protocol.Millis(ttl), exactly)
-		if err != nil {
-			return re, err
+		if err == nil {
+			a.renewed(i, token, re, ttl)
 		}
-		if re.Status == protocol.Yes {
-			err = r.clocks.check(i)
-		}
-		a.renewed(i, token, re, ttl)
 		return re, err
 	})
+	untils := r.renewals(o, ttl)
 	switch {
-	case o.yes >= r.quorum:
-		g.extended(o, ttl)
+	case len(untils) >= r.quorum:
+		g.mu.Lock()
+		g.until = r.untilOf(untils)
+		g.mu.Unlock()
 		if exactly == "0" {
 			a.retakeMissing(g.token)
 		}
@@ -71,14 +72,18 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 		a.onLost()
 		return fmt.Errorf("%w: redis key %.200q is no longer held by this attempt at %d of %d nodes", backend.ErrLost, a.keys.Lock, o.no, len(r.nodes))
 	}
-	failed := r.failed("acknowledged the renewal", o.yes, o.errs)
+	executed := o.yes > 0
+	for i := range o.errs {
+		if o.errs[i] == nil && o.replies[i].Status == protocol.Yes {
+			o.errs[i] = r.clocks.check(i)
+		}
+	}
+	failed := r.failed("acknowledged the renewal", len(untils), o.errs)
 	if err != nil {
 		failed = fmt.Errorf("%w: %w", err, failed)
 	}
-	doubt := func(err error) bool {
-		return isUncertain(err) || errors.Is(err, errOverdue) || errors.Is(err, errClock)
-	}
-	if err == nil && o.yes == 0 && !slices.ContainsFunc(o.errs, doubt) {
+	doubt := func(err error) bool { return isUncertain(err) || errors.Is(err, errOverdue) }
+	if err == nil && !executed && !slices.ContainsFunc(o.errs, doubt) {
 		return backend.NotExecuted(failed)
 	}
 	return backend.Uncertain(failed)
@@ -93,17 +98,15 @@ func (a *attempt) vote(i int) (token uint64, yielding bool) {
 	return a.votes[i].token, a.votes[i].yieldPending()
 }
 
-// extended sets until to the time for which a quorum keeps its grants.
-func (g *grant) extended(o outcome, ttl time.Duration) {
-	var untils []time.Time
+// renewals returns until when each node keeps the grant that it has renewed, of the nodes whose
+// clocks agree.
+func (r *Backend) renewals(o outcome, ttl time.Duration) (untils []time.Time) {
 	for i, err := range o.errs {
-		if err == nil && o.replies[i].Status == protocol.Yes {
+		if err == nil && o.replies[i].Status == protocol.Yes && r.clocks.check(i) == nil {
 			untils = append(untils, o.replies[i].Sent.Add(ttl))
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.until = g.a.r.untilOf(untils)
+	return untils
 }
 
 // renewed handles the answer of a node to the renewal of the grant with that token.

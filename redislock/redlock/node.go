@@ -243,6 +243,5 @@ func (n *node) subscribe() (confirmed bool) {
 	n.mu.Lock()
 	n.live = false
 	n.mu.Unlock()
-	n.r.clocks.forget(n.i)
 	return confirmed
 }
