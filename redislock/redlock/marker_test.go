@@ -31,6 +31,7 @@ func TestRedlockOtherSet(t *testing.T) {
 	must(t, err)
 	must(t, g.Release(t.Context()))
 	for _, c := range cs {
+		eventually(t, "the node has the release", func() bool { return c.Exists(t.Context(), "lock:k").Val() == 0 })
 		must(t, c.Del(t.Context(), markerKey(DefaultPrefix)).Err()) // as documented
 	}
 	other, err := New([]redis.UniversalClient{cs[0], cs[1], cs[3]})
