@@ -20,7 +20,7 @@ import (
 // clockRounds returns how many rounds each test of TestClockSteps makes. A round is one lock
 // during one step.
 func clockRounds(t *testing.T) int {
-	n := 60
+	n := 80
 	if s := os.Getenv("LOCK_TEST_ROUNDS"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
@@ -31,7 +31,7 @@ func clockRounds(t *testing.T) int {
 }
 
 // locksPerStep is how many locks are held or contended during one step.
-const locksPerStep = 20
+const locksPerStep = 40
 
 // TestClockSteps steps the wall clock of one node at a time, while locks are held or contended
 // and while a node restarts without its data. No lock has two holders.
@@ -97,7 +97,7 @@ func (s *steps) to(node int, off time.Duration) {
 // it on, it would hold with the far nodes, which answer it last.
 func (s *steps) contended() {
 	params := maps.Clone(steady)
-	params["node_timeout"], params["pool_size"] = "1s", "64"
+	params["node_timeout"], params["pool_size"] = "1s", "96"
 	order := rand.Perm(len(s.clocks))
 	majority := len(order)/2 + 1
 	stepped, near, far := order[0], order[1:majority], order[majority:]
