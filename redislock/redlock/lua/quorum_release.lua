@@ -12,4 +12,5 @@ if removed == 1 and first_member == ARGV[4] then
   -- after a foreign holder the first waiter asks
   if value and parse_owner(value) then notify_head(math.max(redis.call('PTTL', KEYS[1]), 0)) else notify_head(0) end
 end
+refusal() -- a hold at the other nodes counts a quarantine
 return {0, integer(us)}
