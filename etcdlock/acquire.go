@@ -125,10 +125,12 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 }
 
 // acquire repeats acquireOnce: at the end of the queue if the place in it is gone, and
-// for up to the TTL if the servers fail after the attempt was in the queue.
+// for up to the TTL if the servers fail after the attempt was in the queue. The process may
+// have been stopped for that long, so it gives up only after an attempt that began later.
 func (a *attempt) acquire(ctx context.Context) (backend.Grant, error) {
 	a.answered = time.Now()
 	for queued := false; ; {
+		begun := time.Now()
 		g, waited, err := a.acquireOnce(ctx)
 		queued = queued || waited
 		switch {
@@ -139,7 +141,7 @@ func (a *attempt) acquire(ctx context.Context) (backend.Grant, error) {
 			continue
 		case ctx.Err() != nil && queued:
 			return nil, backend.Uncertain(ctx.Err())
-		case !queued, waited, a.b.ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), time.Since(a.answered) > a.req.TTL:
+		case !queued, a.b.ctx.Err() != nil, errors.Is(err, backend.ErrInvalid), begun.Sub(a.answered) >= a.req.TTL:
 			if queued && !errors.Is(err, backend.ErrUncertain) {
 				err = backend.Uncertain(err)
 			}
@@ -154,20 +156,27 @@ func (a *attempt) acquire(ctx context.Context) (backend.Grant, error) {
 // acquireOnce takes a place in the queue and waits until it is the first or gone. It
 // returns whether the attempt was in the queue.
 func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool, err error) {
-	s, err := a.b.session(ctx, a.req.TTL)
+	limit := max(a.req.TTL, a.b.opt.openTimeout)
+	if time.Since(a.answered) >= a.req.TTL {
+		limit = max(a.req.TTL/4, time.Second) // to find out whether the servers answer again
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
+	defer cancel()
+	s, err := a.b.session(limited, a.req.TTL)
 	if err != nil {
 		return nil, false, err
 	}
 	defer s.leave()
-	limited, cancel := context.WithTimeout(ctx, max(a.req.TTL, a.b.opt.openTimeout))
 	p, err := a.enqueue(limited, s)
-	cancel()
 	if err != nil {
 		return nil, false, err
 	}
 	a.answered = time.Now()
 	if !p.first {
 		if err := a.wait(ctx, s, p); err != nil {
+			if t := s.lastAnswer(); t.After(a.answered) {
+				a.answered = t
+			}
 			return nil, true, err
 		}
 	}

@@ -27,12 +27,16 @@ type Backend struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup // requests and goroutines
 
+	opening, openingOther chan struct{} // capacity 1: a stream is being opened
+	keepWatchStream       sync.Once
+
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	sessions map[int64]*session    // by the TTL asked for, in seconds
 	expired  map[*session]struct{} // sessions that the local clock ended, until their leases are revoked
 	attempts map[string]*attempt   // by owner id: those that may have a key at the servers
 	views    map[string]*view      // by folder
+	stream   *leaseStream          // the last that answered, or nil; it may have failed
 }
 
 var (

@@ -17,20 +17,37 @@ import (
 // readError adds the servers and the cause to the error of a request that changes
 // nothing. ctx is the context of the caller.
 func (b *Backend) readError(ctx context.Context, err error) error {
-	end := contextError(ctx)
-	if end != nil && !errors.Is(err, end) {
-		err = fmt.Errorf("%w: %w", err, end)
-	}
-	servers := "etcd at " + strings.Join(b.client.Endpoints(), ",")
 	switch {
 	case b.ctx.Err() != nil:
+		if end := contextError(ctx); end != nil && !errors.Is(err, end) {
+			err = fmt.Errorf("%w: %w", err, end)
+		}
 		return fmt.Errorf("%w: %w", backend.ErrClosed, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("%s: %w for the keys under %q (see Permissions in the documentation of package etcdlock)", servers, err, b.root)
-	case errors.Is(err, context.DeadlineExceeded) && end == nil:
-		return fmt.Errorf("%s: no answer in time", servers) // the limit of the driver, not the deadline of the caller
+		err = fmt.Errorf("%w for the keys under %q (see Permissions in the documentation of package etcdlock)", err, b.root)
 	}
-	return fmt.Errorf("%s: %w", servers, err)
+	return serverError(ctx, b.client.Endpoints(), err)
+}
+
+// errTooSlow is the error of a request that a limit of the driver ended. It is no
+// [context.DeadlineExceeded], which is for deadlines of the caller.
+var errTooSlow = errors.New("no answer in time")
+
+// serverError adds the servers and the end of ctx. If that has not ended, the request ended
+// by a limit of the driver.
+func serverError(ctx context.Context, servers []string, err error) error {
+	end := contextError(ctx)
+	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	switch {
+	case end == nil && ended:
+		err = errTooSlow
+	case end == nil || errors.Is(err, end):
+	case ended:
+		err = end
+	default:
+		err = fmt.Errorf("%w: %w", err, end)
+	}
+	return fmt.Errorf("etcd at %s: %w", strings.Join(servers, ","), err)
 }
 
 // writeError is readError for a request that changes something. The error is marked as
@@ -73,15 +90,18 @@ func unavailable(err error) bool {
 }
 
 // contextError returns the error of a context that has ended or whose deadline has
-// passed: gRPC may notice the deadline first.
+// passed, and errTooSlow if a limit of the driver ended it.
 func contextError(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		return context.DeadlineExceeded
+		pause(ctx, 100*time.Millisecond) // gRPC may notice the deadline first
+		if ctx.Err() == nil {
+			return context.DeadlineExceeded
+		}
 	}
-	return nil
+	if errors.Is(context.Cause(ctx), errTooSlow) {
+		return errTooSlow
+	}
+	return ctx.Err()
 }
 
 // pause waits for d. It returns false if ctx ended before.

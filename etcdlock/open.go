@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -87,11 +86,13 @@ func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, er
 		client: client, opt: o, root: escape(o.prefix) + "/",
 		sessions: map[int64]*session{}, expired: map[*session]struct{}{},
 		attempts: map[string]*attempt{}, views: map[string]*view{},
+		opening: make(chan struct{}, 1), openingOther: make(chan struct{}, 1),
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
-	ctx, cancel := context.WithTimeout(ctx, o.openTimeout)
+	limited, cancel := context.WithTimeout(ctx, o.openTimeout)
 	defer cancel()
-	if err := b.probe(ctx); err != nil {
+	if err := b.probe(limited); err != nil {
+		err = b.readError(ctx, err)
 		b.stop()
 		return nil, err
 	}
@@ -102,15 +103,14 @@ func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, er
 // without an error.
 func (b *Backend) probe(ctx context.Context) error {
 	if _, err := b.client.Get(ctx, b.root, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithCountOnly()); err != nil {
-		err = b.readError(context.Background(), err)
 		if cause := b.connectionError(); cause != nil {
-			err = fmt.Errorf("%w: %w", err, cause)
+			return cause
 		}
 		return err
 	}
 	l, err := b.client.Grant(ctx, 1)
 	if err != nil {
-		return b.readError(context.Background(), err)
+		return err
 	}
 	_, _ = b.client.Revoke(ctx, l.ID) // it expires soon anyway
 	b.minTTL = time.Duration(l.TTL) * time.Second
@@ -120,7 +120,7 @@ func (b *Backend) probe(ctx context.Context) error {
 // connectionError returns the reason why there is no connection, or nil if there is
 // one. The client repeats a read until its deadline, and returns the deadline only.
 func (b *Backend) connectionError() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	_, err := etcdserverpb.NewLeaseClient(b.client.ActiveConnection()).LeaseKeepAlive(ctx) // not repeated
 	if disconnected(err) {
@@ -213,12 +213,17 @@ func (s *settings) connect(ctx context.Context) (*clientv3.Client, error) {
 	if cfg.TLS != nil && cfg.TLS.ServerName != "" { // else gRPC verifies the host of each endpoint
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(cfg.TLS.ServerName))
 	}
+	life, end := context.WithCancel(context.Background())
+	cfg.Context = life // New has no other context, and waits for the answer to the password
+	connected := context.AfterFunc(ctx, end)
 	c, err := clientv3.New(cfg)
+	if !connected() && err == nil {
+		_ = c.Close()
+		err = ctx.Err()
+	}
 	if err != nil {
-		if end := contextError(ctx); end != nil && !errors.Is(err, end) {
-			err = fmt.Errorf("%w: %w", err, end)
-		}
-		return nil, fmt.Errorf("etcd at %s: %w", strings.Join(cfg.Endpoints, ","), err)
+		end()
+		return nil, serverError(ctx, cfg.Endpoints, err)
 	}
 	if s.namespace != "" {
 		c.KV = namespace.NewKV(c.KV, s.namespace)

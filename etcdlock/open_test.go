@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,35 @@ func TestAbsentServer(t *testing.T) {
 	}
 	if d := time.Since(begun); d > soon {
 		t.Errorf("it took %v", d)
+	}
+}
+
+// TestOpenEndsWithItsContext opens while no server answers.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, user := range []string{"", "u:secret@"} {
+		u, err := backend.ParseURL("etcd://" + user + silent.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		deadline, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		canceled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		for _, ctx := range []context.Context{deadline, canceled} {
+			begun := time.Now()
+			_, err := backend.Open(ctx, u)
+			if d := time.Since(begun); d > 2*time.Second || !errors.Is(err, ctx.Err()) || strings.Count(err.Error(), "context") != 1 {
+				t.Errorf("user %q: %v after %v", user, err, d)
+			}
+		}
+		if _, err := openURL(t, "etcd://"+user+silent.Addr().String()+"?dial_timeout=200ms"); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("user %q: without a deadline of the caller: %v", user, err)
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func (b *Backend) session(ctx context.Context, ttl time.Duration) (*session, err
 	case <-s.ready:
 		err = s.err
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = contextError(ctx)
 	}
 	if err != nil {
 		s.leave()
@@ -104,6 +104,7 @@ func (s *session) run() {
 	if !s.obtainLease() {
 		return
 	}
+	s.b.wg.Go(func() { _, _ = s.b.leaseStream(s.ctx) }) // in time for the first keep-alive
 	for next := s.ttl() / 3; pause(s.ctx, next) && !s.endIfIdle(); {
 		next = s.renewIfDue()
 	}
@@ -219,6 +220,13 @@ func (s *session) ttl() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.granted
+}
+
+// lastAnswer returns when the last request for the lease was sent that the servers answered.
+func (s *session) lastAnswer() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
 }
 
 // until returns the time up to which the servers certainly keep the lease, and at most

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,9 +50,79 @@ func TestSilentKeepAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Backend{client: c}
+	b, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(context.Background())
 	if ttl, err := b.keepAlive(ctx, l.ID, 20*time.Millisecond); err != nil || ttl <= 0 || requests.Load() != 2 {
 		t.Errorf("want an answer to the second of two requests, got a TTL of %d, %v, %d requests", ttl, err, requests.Load())
+	}
+}
+
+// slowStream is a stream whose answers arrive when release is closed.
+type slowStream struct {
+	grpc.ClientStream
+	release chan struct{}
+}
+
+func (s slowStream) RecvMsg(m any) error {
+	select {
+	case <-s.release:
+	case <-s.Context().Done():
+	}
+	return s.ClientStream.RecvMsg(m)
+}
+
+// TestLateKeepAlive delays the answer to a request that was given up: it is no answer to the
+// next request, which may come after the end of the lease.
+func TestLateKeepAlive(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var sent atomic.Int32
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{server(t)}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(
+			func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				s, err := next(ctx, d, cc, method, opts...)
+				if err == nil && strings.HasSuffix(method, "/LeaseKeepAlive") {
+					sent.Add(1)
+					s = slowStream{s, release}
+				}
+				return s, err
+			})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(context.Background())
+	l, err := c.Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.leaseStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.keepAlive(short, l.ID); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("want no answer, got %v", err)
+	}
+	if _, err := c.Revoke(t.Context(), l.ID); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	if ttl, err := s.keepAlive(t.Context(), l.ID); err != nil || ttl != 0 {
+		t.Errorf("a lease that was revoked before the request: a TTL of %d, %v", ttl, err)
+	}
+	if again, err := b.leaseStream(t.Context()); again != s || sent.Load() != 1 {
+		t.Errorf("want one stream, got %d, %v", sent.Load(), err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // is established it calls onEstablished, which reads the keys. The servers would send
 // the events of a watch from an earlier revision in batches every 100 ms only.
 func (b *Backend) watch(ctx context.Context, key string, opts []clientv3.OpOption, onEstablished func(context.Context) error, apply func([]*clientv3.Event) bool) {
+	b.keepWatchStream.Do(b.startIdleWatch)
 	const minWait = 50 * time.Millisecond
 	for wait := minWait; ctx.Err() == nil; wait = min(2*wait, time.Second) {
 		done, established := b.watchOnce(ctx, key, opts, onEstablished, apply)
@@ -22,6 +23,18 @@ func (b *Backend) watch(ctx context.Context, key string, opts []clientv3.OpOptio
 		}
 		pause(ctx, wait)
 	}
+}
+
+// startIdleWatch watches a key that is never put, until Close. The client ends its stream
+// with the last watch, and the servers authenticate the user of each new stream.
+func (b *Backend) startIdleWatch() {
+	if b.client.Username == "" || !b.enter() {
+		return
+	}
+	go func() {
+		defer b.wg.Done()
+		b.watch(b.ctx, b.root+tombstones, nil, func(context.Context) error { return nil }, func([]*clientv3.Event) bool { return true })
+	}()
 }
 
 func (b *Backend) watchOnce(ctx context.Context, key string, opts []clientv3.OpOption, onEstablished func(context.Context) error, apply func([]*clientv3.Event) bool) (done, established bool) {

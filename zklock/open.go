@@ -41,7 +41,7 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 // wait for whatever else the connection transports.
 //
 // New takes a little more than half a tick of the server, to learn how long the
-// session lasts. It fails if the server does not answer before ctx ends.
+// session lasts. It fails if the server does not answer before ctx ends, or within 10 s.
 func New(ctx context.Context, conn *zk.Conn, timeout time.Duration, opts ...Option) (*Backend, error) {
 	o := defaults()
 	for _, f := range opts {

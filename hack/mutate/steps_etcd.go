@@ -64,4 +64,7 @@ var etcdSteps = []Step{
 	{"etcd: a watch leaves a server without a leader", "etcdlock/watch.go",
 		"context.WithCancel(clientv3.WithRequireLeader(ctx))",
 		"context.WithCancel(ctx)", "integration/etcd", "TestMinorityCutOffWithHolder/etcd-3-7"},
+	{"etcd: a late answer to a keep-alive is not that of a later one", "etcdlock/keepalive.go",
+		"\tcase <-ctx.Done():\n\t\treturn 0, ctx.Err()\n\t}\n}\n\n// receive",
+		"\tcase <-ctx.Done():\n\t\ts.mu.Lock()\n\t\tdelete(s.waiting, int64(id))\n\t\ts.mu.Unlock()\n\t\treturn 0, ctx.Err()\n\t}\n}\n\n// receive", "etcdlock", "TestLateKeepAlive"},
 }

@@ -1,0 +1,136 @@
+package etcd_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/interlock-go/lock"
+	_ "github.com/interlock-go/lock/etcdlock"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
+)
+
+// TestAuthentications counts how often the servers authenticate. Each time costs them a hash
+// of the password and a proposal, so a few processes that do it for each keep-alive, or for
+// each watch, make a server too slow for the leases.
+func TestAuthentications(t *testing.T) {
+	s := provision.NewEtcd(t, provision.Etcd37, provision.Options{})
+	url := withPassword(t, s)
+	const processes, ttl, held = 8, 3 * time.Second, 15 * time.Second
+	var clients []*lock.Client
+	var leases []*lock.Lease
+	for i := range processes {
+		c, err := lock.Open(t.Context(), url, lock.WithTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		l, err := c.Mutex(fmt.Sprint("idle ", i)).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients, leases = append(clients, c), append(leases, l)
+		for authentications(t, s) < 3*(i+1) && l.Err() == nil { // so that they do not all authenticate at once
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	lost := make(chan error, processes)
+	for _, l := range leases {
+		context.AfterFunc(l.Context(), func() { lost <- l.Err() })
+	}
+	select {
+	case err := <-lost:
+		t.Fatalf("a lease was lost: %v", err)
+	case <-time.After(ttl): // every process has sent keep-alives and watches its key
+	}
+	before := authentications(t, s)
+	t.Logf("%d authentications for %d processes until all held a lock", before, processes)
+	if most := 3 * processes; before > most+1 {
+		t.Errorf("want at most three for each process: one to connect, one to keep leases alive, one to watch keys")
+	}
+	select {
+	case err := <-lost:
+		t.Fatalf("a lease was lost: %v", err)
+	case <-time.After(held):
+	}
+	if n := authentications(t, s) - before; n > 0 {
+		t.Errorf("%d authentications while %d processes held a lock for %v", n, processes, held)
+	}
+	for _, l := range leases {
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	before = authentications(t, s)
+	for range 10 {
+		l, err := clients[0].Mutex("short").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // the work, long enough for a watch of the key
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := authentications(t, s) - before; n > 0 {
+		t.Errorf("%d authentications while a process held a lock ten times", n)
+	}
+}
+
+// withPassword enables authentication and returns the URL of a user with a role for the
+// locks.
+func withPassword(t *testing.T, s *provision.Server) string {
+	t.Helper()
+	admin := adminOf(t, s.Addr())
+	ctx := t.Context()
+	for _, f := range []func() error{
+		func() error { _, err := admin.UserAdd(ctx, "root", "root-secret"); return err },
+		func() error { _, err := admin.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := admin.UserAdd(ctx, "app", "app-secret"); return err },
+		func() error { _, err := admin.RoleAdd(ctx, "locks"); return err },
+		func() error {
+			_, err := admin.RoleGrantPermission(ctx, "locks", "lock/", clientv3.GetPrefixRangeEnd("lock/"), clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := admin.UserGrantRole(ctx, "app", "locks"); return err },
+		func() error { _, err := admin.AuthEnable(ctx); return err },
+	} {
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return "etcd://app:app-secret@" + s.Addr()
+}
+
+// authentications returns how often the server has authenticated a user.
+func authentications(t *testing.T, s *provision.Server) int {
+	t.Helper()
+	res, err := http.Get("http://" + s.Addr() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		l := lines.Text()
+		if strings.HasPrefix(l, "grpc_server_started_total{") && strings.Contains(l, `grpc_method="Authenticate"`) {
+			n := 0
+			if _, err := fmt.Sscan(l[strings.LastIndexByte(l, ' ')+1:], &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("the metrics of the server have no number of authentications")
+	return 0
+}
+
+func TestStoppedWaiter(t *testing.T) {
+	suite.StoppedWaiter(t, provision.NewEtcd(t, provision.Etcd37, provision.Options{}).URL(), 2*time.Second)
+}
