@@ -161,10 +161,9 @@ func (w *waiter) awaitChange(ctx context.Context, q []child, i int) (*grant, err
 		return nil, err
 	}
 	delete(w.watches, [...]string{predecessor, before, own}[which])
-	if which == 0 && e.Type == zk.EventNodeDeleted && i == 1 {
-		if mine := w.ownWatch(); mine != nil {
-			return a.grant(time.Now(), mine), nil
-		}
+	proof := w.ownWatch()
+	if which == 0 && e.Type == zk.EventNodeDeleted && i == 1 && proof != nil {
+		return a.grant(time.Now(), proof), nil
 	}
 	return nil, nil
 }
