@@ -10,8 +10,10 @@
 //
 //	prefix=P     separates the locks of one application from others in the directory
 //	mode=0700    permissions, in octal, of directories that are created; files get
-//	             the same without execution. 2770 shares the locks within a group.
-//	allow=fuse   accepts a directory on FUSE, which must be local and support flock
+//	             the same without execution. 2770 shares the locks within a group,
+//	             0777 with all users.
+//	allow=fuse   accepts a directory on FUSE, which must be local and support flock;
+//	             on macOS and BSD also one on any network file system
 //
 // # Guarantees
 //
@@ -22,7 +24,8 @@
 //     limits of the system are exhausted, by a look at one file every 20 to 50 ms.
 //   - Fencing tokens rise strictly for each lock, also over a restart of the machine.
 //     They are ticket numbers of at least the time in microseconds, so they also rise
-//     if the directory was deleted, unless the clock was set back as well.
+//     after a power failure, which may undo the last changes of the counter, and if the
+//     directory was deleted, unless the clock was set back as well.
 //   - A process that is killed leaves only files that the next request removes. A full
 //     disk is an error and never a grant.
 //   - On Linux a holder whose lock is broken is notified at once.
@@ -42,6 +45,9 @@
 //     there. Containers exclude each other if they mount one local directory of one
 //     kernel.
 //   - Every user that may write to the directory may take, break and block its locks.
+//     So a directory that another user than root can change is refused, unless mode
+//     shares it. Such a user cannot make the driver write or delete outside of the
+//     directory: it follows no link below it.
 //
 // # Protocol
 //

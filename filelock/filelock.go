@@ -51,8 +51,9 @@ type Option func(*Backend)
 func WithPrefix(prefix string) Option { return func(b *Backend) { b.prefix = prefix } }
 
 // WithMode sets the permissions of directories that are created; files get the same
-// without execution. The default is 0700. Beyond permissions only fs.ModeSetgid is
-// accepted.
+// without execution. What this user owns gets the permissions that it lacks. The default
+// is 0700. Beyond permissions only fs.ModeSetgid is accepted. A mode that lets the group or
+// others write also accepts a directory that they can change.
 func WithMode(mode fs.FileMode) Option { return func(b *Backend) { b.mode = mode } }
 
 // WithFUSE accepts a directory on FUSE. The caller guarantees that the file system is
@@ -61,7 +62,8 @@ func WithFUSE() Option { return func(b *Backend) { b.allowFUSE = true } }
 
 // New returns a Backend of a directory, which it creates if it is missing. On a
 // system without flock(2), and on a network file system, its error matches
-// errors.ErrUnsupported.
+// errors.ErrUnsupported. If another user than root can change the directory and the mode
+// does not share it, the error matches ErrInvalid.
 func New(dir string, opts ...Option) (*Backend, error) {
 	b := &Backend{
 		mode:    0o700,
@@ -149,12 +151,12 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Order:   backend.FIFO,
 		Wake:    backend.WakePoll,
 		Fencing: backend.FencingRestart,
-		MinTTL:  time.Millisecond,
+		MinTTL:  50 * time.Millisecond,
 		Caveats: []string{
 			"A stopped process keeps its lock and its place in the queue.",
 			"A process that is stopped in the critical section, which takes a few microseconds, blocks that lock.",
 			"Deleting the files of a lock that is held breaks it.",
-			"Tokens rise after a deletion of the directory only if the clock was not set back.",
+			"Tokens rise after a power failure or a deletion of the directory only if the clock was not set back.",
 			"Each name leaves a small directory.",
 		},
 	}

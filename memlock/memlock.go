@@ -81,7 +81,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Wake:       backend.WakePush,
 		Fencing:    backend.FencingMemory,
 		PushesLoss: true,
-		MinTTL:     time.Millisecond,
+		MinTTL:     50 * time.Millisecond,
 		Caveats: []string{
 			"Excludes within one process only; tokens restart with the process.",
 		},
