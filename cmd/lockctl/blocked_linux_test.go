@@ -185,10 +185,10 @@ func TestSignalWithABlockedStdout(t *testing.T) {
 		t.Fatal(err)
 	}
 	stderr := cmdtest.NewTail(t, r)
-	_, watch, wait := beginWith(t, fullPipe(t), w, nil, "watch", "--verbose", "--url", url, "x")
+	_, list, wait := beginWith(t, fullPipe(t), w, nil, "list", "--verbose", "--url", url)
 	w.Close()
 	stderr.Contains("opening")
-	if err := watch.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := list.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if code := wait(); code != lockcmd.ExitSignal+int(syscall.SIGTERM) {
