@@ -286,7 +286,8 @@ func breakEarlierHolder(t *T) {
 	var locked *lock.LockedError
 	if removed != nil || !errors.As(err, &locked) {
 		t.errorf("Break that names an earlier holder: want no holder and a LockedError, got %+v, %v", removed, err)
-	} else if locked.Holder.Owner != present.Owner || locked.Holder.Token != g.Token() {
+	} else if locked.Holder.Owner != present.Owner ||
+		len(t.o.clients) == 0 && locked.Holder.Token != g.Token() { // with local hand-off tokens of clients are others
 		t.errorf("Break that names an earlier holder: want the present one, owner %s and token %d, in its error, got %+v", present.Owner, g.Token(), locked.Holder)
 	}
 	if err := g.Renew(t.ctx, t.longTTL()); err != nil {
