@@ -36,8 +36,10 @@ func StoppedWaiter(t *testing.T, url string, ttl time.Duration) {
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer worker.Wait()
-	defer worker.Process.Kill()
+	defer func() {
+		_ = worker.Process.Kill() // it may have ended
+		_ = worker.Wait()         // returns that it was killed
+	}()
 	lines := make(chan string)
 	go func() {
 		defer close(lines)

@@ -81,7 +81,7 @@ type without struct {
 }
 
 func (w without) Error() string        { return w.text }
-func (w without) Is(target error) bool { return target != w.target && errors.Is(w.err, target) } //nolint:errorlint // a sentinel
+func (w without) Is(target error) bool { return target != w.target && errors.Is(w.err, target) }
 func (w without) As(target any) bool   { return errors.As(w.err, target) }
 
 // Timeout bounds one request of a lock with a TTL, so that several fit into the TTL.
