@@ -33,8 +33,8 @@ func (b *Backend) readError(ctx context.Context, err error) error {
 // [context.DeadlineExceeded], which is for deadlines of the caller.
 var errTooSlow = errors.New("no answer in time")
 
-// serverError adds the servers and the end of ctx. If that has not ended, the request ended
-// by a limit of the driver.
+// serverError adds the servers, unless err names each of them, and the end of ctx. If that
+// has not ended, the request ended by a limit of the driver.
 func serverError(ctx context.Context, servers []string, err error) error {
 	end := contextError(ctx)
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
@@ -47,7 +47,12 @@ func serverError(ctx context.Context, servers []string, err error) error {
 	default:
 		err = fmt.Errorf("%w: %w", err, end)
 	}
-	return fmt.Errorf("etcd at %s: %w", strings.Join(servers, ","), err)
+	for _, server := range servers {
+		if !strings.Contains(err.Error(), strings.TrimPrefix(strings.TrimPrefix(server, "http://"), "https://")) {
+			return fmt.Errorf("etcd at %s: %w", strings.Join(servers, ","), err)
+		}
+	}
+	return fmt.Errorf("etcd: %w", err)
 }
 
 // writeError is readError for a request that changes something. The error is marked as

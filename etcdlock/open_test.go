@@ -188,3 +188,17 @@ func TestAuthentication(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+func TestErrorNamesAnAddressOnce(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = openURL(t, "etcd://"+closed.Addr().String()+"?dial_timeout=1s")
+	if err == nil || strings.Count(err.Error(), closed.Addr().String()) != 1 {
+		t.Errorf("a port that is closed: want %v once, got %v", closed.Addr(), err)
+	}
+}
