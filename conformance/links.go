@@ -200,11 +200,16 @@ func linkContextError(t *T) {
 	held := t.key("held")
 	_, g := t.holdRaw(b, held, t.longTTL())
 	req := request(t.key("free"), t.longTTL())
+	released := make(chan backend.Grant, 2) // each once: the driver may repeat a release by itself
+	for _, label := range []string{"released", "released too"} {
+		_, g := t.holdRaw(b, t.key(label), t.longTTL())
+		released <- g
+	}
 	calls := map[string]func(context.Context) error{
 		"TryAcquire": func(ctx context.Context) error { _, err := b.TryAcquire(ctx, req); return err },
 		"Abandon":    func(ctx context.Context) error { return b.Abandon(ctx, req) },
 		"Renew":      func(ctx context.Context) error { return g.Renew(ctx, t.longTTL()) },
-		"Release":    g.Release,
+		"Release":    func(ctx context.Context) error { return (<-released).Release(ctx) },
 	}
 	if w, ok := b.(backend.Waiter); ok {
 		calls["Acquire"] = func(ctx context.Context) error { _, err := w.Acquire(ctx, req); return err }
@@ -224,6 +229,7 @@ func linkContextError(t *T) {
 			ended := ctx.Err() // nil if the driver gave up earlier
 			cancel()
 			switch {
+			case err == nil && what == "Abandon": // the driver may know that nothing remains
 			case err == nil:
 				t.errorf("%s over a link that drops everything: want an error, got nil", what)
 			case ended != nil && !errors.Is(err, ended):
