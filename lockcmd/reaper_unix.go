@@ -41,7 +41,7 @@ func (r *reaper) reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for !r.running {
-		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 && err != syscall.EINTR { //nolint:errorlint // an errno
+		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 && err != syscall.EINTR {
 			return
 		}
 	}
