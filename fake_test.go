@@ -7,8 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/locktest"
+)
+
+var (
+	newClient = locktest.NewClient
+	mustLock  = locktest.MustLock
+	wantErr   = locktest.WantErr
 )
 
 // fake is a backend whose exchanges a test can make fail. Time is that of the bubble.
@@ -204,35 +210,6 @@ func (g *fakeGrant) Release(ctx context.Context) error {
 }
 
 var errNet = errors.New("connection reset")
-
-// newClient makes a client that is closed with the test.
-func newClient(t *testing.T, b backend.Backend, opts ...lock.Option) *lock.Client {
-	t.Helper()
-	c, err := lock.New(b, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
-func mustLock(t *testing.T, m lock.Mutex) *lock.Lease {
-	t.Helper()
-	l, err := m.TryLock(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func wantErr(t *testing.T, what string, err error, targets ...error) {
-	t.Helper()
-	for _, target := range targets {
-		if !errors.Is(err, target) {
-			t.Fatalf("%s: got error %v, want one that matches %q", what, err, target)
-		}
-	}
-}
 
 func wantNot(t *testing.T, what string, err, target error) {
 	t.Helper()

@@ -9,7 +9,13 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/memlock"
+)
+
+var (
+	newClient = locktest.NewClient
+	wantErr   = locktest.WantErr
 )
 
 // service is a backend in memory whose requests a test can make fail.
@@ -109,23 +115,3 @@ var errNet = errors.New("connection reset")
 
 // foreign is a Mutex that is not of the package lock.
 type foreign struct{ lock.Mutex }
-
-// newClient returns a client that is closed with the test.
-func newClient(t *testing.T, b backend.Backend, opts ...lock.Option) *lock.Client {
-	t.Helper()
-	c, err := lock.New(b, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
-func wantErr(t *testing.T, what string, err error, targets ...error) {
-	t.Helper()
-	for _, target := range targets {
-		if !errors.Is(err, target) {
-			t.Fatalf("%s: got error %v, want one that matches %q", what, err, target)
-		}
-	}
-}

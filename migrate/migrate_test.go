@@ -14,8 +14,15 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/elect"
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/memlock"
 	"github.com/interlock-go/lock/migrate"
+)
+
+var (
+	newClient = locktest.NewClient
+	mustLock  = locktest.MustLock
+	wantErr   = locktest.WantErr
 )
 
 // fleet explores every order in which processes, each in one phase, can lock and unlock
@@ -291,31 +298,4 @@ func (j *journal) text() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Join(j.lines, " ")
-}
-
-// newClient returns a client that is closed with the test.
-func newClient(t *testing.T, b backend.Backend, opts ...lock.Option) *lock.Client {
-	t.Helper()
-	c, err := lock.New(b, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
-func mustLock(t *testing.T, m lock.Mutex) *lock.Lease {
-	t.Helper()
-	l, err := m.TryLock(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func wantErr(t *testing.T, what string, err, target error) {
-	t.Helper()
-	if !errors.Is(err, target) {
-		t.Fatalf("%s: got error %v, want one that matches %q", what, err, target)
-	}
 }

@@ -13,8 +13,14 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/elect"
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/memlock"
 	"github.com/interlock-go/lock/schedule"
+)
+
+var (
+	newClient = locktest.NewClient
+	wantErr   = locktest.WantErr
 )
 
 // clock formats t. The time of a synctest bubble begins at midnight.
@@ -290,22 +296,4 @@ func held(t *testing.T, c *lock.Client, name string) bool {
 		t.Error(err)
 	}
 	return info.Holder != nil
-}
-
-// newClient returns a client that is closed with the test.
-func newClient(t *testing.T, b backend.Backend, opts ...lock.Option) *lock.Client {
-	t.Helper()
-	c, err := lock.New(b, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
-func wantErr(t *testing.T, what string, err, target error) {
-	t.Helper()
-	if !errors.Is(err, target) {
-		t.Fatalf("%s: got error %v, want one that matches %q", what, err, target)
-	}
 }
