@@ -26,41 +26,35 @@ func (c *Client) Inspect(ctx context.Context, name string) (info Info, err error
 }
 
 // BreakOption restricts Break.
-type BreakOption interface{ applyBreak(*breakConfig) }
+type BreakOption func(*breakConfig)
 
-type breakConfig struct {
-	conditional bool
-	owner       string
-}
-
-type breakOption func(*breakConfig)
-
-func (o breakOption) applyBreak(c *breakConfig) { o(c) }
+type breakConfig struct{ owner *string }
 
 // IfHeldBy makes Break free the lock only if owner holds it: the Owner of a Holder that
 // Inspect or List has returned. If another holder has the lock, Break changes nothing and
 // returns a *LockedError with that holder.
-func IfHeldBy(owner string) BreakOption {
-	return breakOption(func(c *breakConfig) { c.conditional, c.owner = true, owner })
-}
+func IfHeldBy(owner string) BreakOption { return func(c *breakConfig) { c.owner = &owner } }
 
 // Break frees the lock of a name and returns the holder that it removed, or nil if there
-// was none. Without IfHeldBy it removes whichever client holds the lock at that time. The next waiter gets the lock with a greater
-// token. The old holder is notified at once if the backend can push (PushesLoss), else by
-// its next renewal. Until then two holders believe that they hold the lock, and only
-// fencing tokens distinguish them. With local hand-off the old holder may be another
+// was none. Without IfHeldBy it removes any holder. The next waiter gets the lock with
+// a greater token. The old holder is notified at once if the backend can push (PushesLoss),
+// else by its next renewal. Until then two holders believe that they hold the lock, and
+// only fencing tokens distinguish them. With local hand-off the old holder may be another
 // goroutine of its client by then. Break is for a person who knows that the holder is
 // gone.
 func (c *Client) Break(ctx context.Context, name string, opts ...BreakOption) (removed *Holder, err error) {
-	var only breakConfig
+	var cfg breakConfig
 	for _, o := range opts {
-		o.applyBreak(&only)
+		o(&cfg)
 	}
-	if only.conditional && only.owner == "" {
-		return nil, c.wrap("break", name, backend.Invalid("owner", "", "the owner of a holder"))
+	owner := "" // any
+	if cfg.owner != nil {
+		if owner = *cfg.owner; owner == "" {
+			return nil, c.wrap("break", name, backend.Invalid("owner", "", "the owner of a holder"))
+		}
 	}
 	err = askNamed(ctx, c, "break", name, func(ctx context.Context, b backend.Breaker) error {
-		removed, err = b.Break(ctx, name, only.owner)
+		removed, err = b.Break(ctx, name, owner)
 		return err
 	})
 	return removed, err

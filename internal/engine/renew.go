@@ -13,8 +13,8 @@ import (
 // A held grant has two timers. The trust timer ends it, whatever a renewal is doing at
 // that time. The renew timer fires when a third of what was granted has passed, and every
 // twelfth of the TTL after a failure. A provisional grant survives no longer outage than
-// its provisional TTL, so it is renewed after completeAfter. A renewal takes at most half of the trust that is
-// left, so a hung one leaves time for another.
+// its provisional TTL, so it is renewed after completeAfter. A renewal takes at most half of
+// the trust that is left, so a hung one leaves time for another.
 
 const (
 	minRenewTime  = 10 * time.Millisecond // for a renewal, and the least pause after a failure
