@@ -34,6 +34,20 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// unlockInTurn releases l, and then the lease of each waiter, which must be granted in this order.
+func unlockInTurn(t *testing.T, l *lock.Lease, waiters []<-chan *lock.Lease) {
+	t.Helper()
+	for i, w := range waiters {
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l = granted(t, fmt.Sprint("waiter ", i), w)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // thread is a connection as the server sees it.
 type thread struct {
 	id    int64

@@ -56,15 +56,7 @@ func TestIdleWaiters(t *testing.T) {
 		if !long.MatchString(waits[0].query) {
 			t.Errorf("a holder with a lease of 10 min: want a wait of 90 s, got %s", waits[0].query)
 		}
-		for i, ch := range got {
-			if err := l.Unlock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			l = granted(t, fmt.Sprintf("waiter %d", i), ch)
-		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		unlockInTurn(t, l, got)
 	})
 }
 

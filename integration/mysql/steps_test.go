@@ -199,15 +199,7 @@ func TestTooManyConnections(t *testing.T) {
 		for i := range 3 {
 			got = append(got, waiting(t, c, "k", i+1))
 		}
-		for i, ch := range got {
-			if err := l.Unlock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			l = granted(t, fmt.Sprint("waiter ", i), ch)
-		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlockInTurn(t, l, got)
 	})
 }
 
