@@ -51,6 +51,11 @@ matrix-check: ## compare docs/matrix.md with the reports of the last make test o
 vet: ## go vet
 	@go vet $(PATTERNS)
 
+.PHONY: oldest-go
+oldest-go: ## go vet of each module with the Go release that its go.mod states, which is downloaded
+	@status=0; for m in $(MODULES); do v=$$(sed -n 's/^go //p' $$m/go.mod); echo "go$$v $$m"; \
+		(cd $$m && GOTOOLCHAIN=go$$v GOWORK=off go vet ./...) || status=1; done; exit $$status
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## the checks of .golangci.yml, and that each go.mod is tidy, module by module as a user gets it
 	@status=0; printf '%s\n' $(MODULES) | xargs -P 2 -I '{}' hack/lint.sh '{}' || status=1; \
@@ -74,6 +79,14 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 mutate: ## take each safety step away in turn and write docs/safety-steps.md, which tests notice
 	hack/setup.sh all
 	go run ./hack/mutate
+
+.PHONY: api
+api: $(BIN)/apidiff ## compare the API of each published module with that of the last release
+	@APIDIFF=$(BIN)/apidiff go run ./hack/release api
+
+.PHONY: release
+release: $(BIN)/apidiff ## commit and tag VERSION (v0.1.0) of all published modules after a green make test; pushes nothing
+	@APIDIFF=$(BIN)/apidiff go run ./hack/release $(VERSION)
 
 .PHONY: lockctl
 lockctl: ## build .bin/lockctl and .bin/lockbench without debug information
@@ -100,6 +113,9 @@ cover: ## coverage of every package by all tests, in .bin/cover.html
 # The tools have a module of their own, so that their requirements are in no other go.sum.
 $(BIN)/golangci-lint: hack/tools/go.mod
 	cd hack/tools && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/apidiff: hack/tools/go.mod
+	cd hack/tools && GOWORK=off go build -o $@ golang.org/x/exp/cmd/apidiff
 
 $(BIN)/govulncheck: hack/tools/go.mod
 	cd hack/tools && GOWORK=off go build -o $@ golang.org/x/vuln/cmd/govulncheck

@@ -22,7 +22,7 @@ import (
 // clients that name the migration lock them in different orders, so give Lock a deadline while
 // both exist. If ms is empty or contains a lock twice, Lock and TryLock return an ErrInvalid.
 //
-// ctx bounds the whole of Lock. If one part cannot be locked, the others are unlocked again,
+// ctx bounds the whole of Lock, WithWait of a part the wait for that part. If one part cannot be locked, the others are unlocked again,
 // last first, and Lock returns the error of that part. If one is lost while others are waited
 // for, Lock begins again.
 //
@@ -217,7 +217,7 @@ func (r rank) compare(o rank) int {
 func rankOf(m Mutex) (r rank) {
 	switch m := m.(type) {
 	case *mutex:
-		return rank{m.name, m.client.caps.Name, m.client.seq}
+		return rank{m.name, m.client.name, m.client.seq}
 	case Composed:
 		if parts := m.Parts(); len(parts) > 0 {
 			r = rankOf(parts[len(parts)-1])

@@ -59,7 +59,7 @@ func TestAllLooksAtTheClockOfEachPart(t *testing.T) {
 			func(l *lock.Lease) error { return l.Unlock(t.Context()) },
 		} {
 			l := mustLock(t, lock.All(c.Mutex("a"), c.Mutex("b")))
-			l.Parts()[1].StopTimers()
+			l.Parts()[1].StopTimer()
 			time.Sleep(10 * time.Second)
 			if look(l) == nil {
 				t.Error("a part has expired, and no loss was reported")

@@ -87,6 +87,62 @@ func TestCleanupsInAnOutageAreBounded(t *testing.T) {
 	})
 }
 
+// batchAbandoner abandons many attempts in one request.
+type batchAbandoner struct{ *fake }
+
+func (b batchAbandoner) AbandonBatch(ctx context.Context, reqs []backend.Request) []error {
+	err := b.do(ctx, "abandon batch", func() error {
+		for _, req := range reqs {
+			b.free(req)
+		}
+		b.calls["abandoned"] += len(reqs)
+		return nil
+	})
+	errs := make([]error, len(reqs))
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// What an outage has left is abandoned in few requests, and little is sent while it lasts. A
+// request that was certainly not executed leaves nothing to abandon.
+func TestAnOutageIsCleanedUpInBatches(t *testing.T) {
+	const attempts = 2000
+	for name, failed := range map[string]error{"sent": backend.Uncertain(errNet), "not sent": backend.NotExecuted(errNet)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				c := newClient(t, batchAbandoner{f}, lock.WithTTL(20*time.Second))
+				f.setSpoil(func(context.Context, string, int) (error, bool) { return failed, false })
+				var all sync.WaitGroup
+				for i := range attempts {
+					all.Go(func() {
+						if l, err := c.Mutex(fmt.Sprint(i)).TryLock(t.Context()); err == nil {
+							t.Error("granted", l.Name())
+						}
+					})
+				}
+				all.Wait()
+				time.Sleep(5 * time.Second)
+				before := f.count("abandon") + f.count("abandon batch")
+				f.setSpoil(nil)
+				time.Sleep(time.Second)
+				after := f.count("abandon") + f.count("abandon batch") - before
+				abandoned := f.count("abandoned") + f.count("abandon")
+				t.Logf("%d requests in the outage, %d after it", before, after)
+				if !backend.OutcomeUnknown(failed) {
+					if before+after > 0 {
+						t.Errorf("%d requests to abandon what was not sent", before+after)
+					}
+				} else if before > 300 || after > 100 || abandoned < attempts {
+					t.Errorf("%d attempts: %d requests in an outage of 5 s, %d after it, which abandoned %d", attempts, before, after, abandoned)
+				}
+			})
+		})
+	}
+}
+
 // Unlock of many locks at a service that does not answer takes as long as that of one.
 func TestUnlockOfManyPartsAtAHungService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

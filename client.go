@@ -2,111 +2,55 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/cleanup"
 	"github.com/interlock-go/lock/internal/engine"
-	"github.com/interlock-go/lock/internal/handoff"
-	"github.com/interlock-go/lock/internal/renewal"
-	"github.com/interlock-go/lock/internal/task"
+	"github.com/interlock-go/lock/internal/lazy"
 )
 
 // Client makes the locks of one backend and renews their leases. It is safe for
 // concurrent use.
 type Client struct {
-	backend backend.Backend // what the engine uses: the driver and the wrappers around it
-	caps    backend.Capabilities
+	name    string // of the driver
 	cfg     clientConfig
-	seq     uint64 // numbers the clients of this process
-	engine  *engine.Engine
+	seq     uint64             // numbers the clients of this process
+	opened  *core              // nil if opening is set
+	opening *lazy.Opener[core] // WithLazyOpen, and the service did not answer at once
 
+	warned    atomic.Int64 // when warn last logged at level Warn, in Unix nanoseconds
 	closing   atomic.Bool
 	closeDone chan struct{} // closed when the first Close has returned
 	closeErr  error         // its result
 }
 
-var clients atomic.Uint64
-
-// Open opens the backend that a URL names. Its driver must have been imported:
-//
-//	mem://shared                          goroutines of one process
-//	file:///var/lib/app/locks             processes of one machine
-//	redis://user:password@host:6379/0     all clients of the server
-//
-// Besides the parameters of the driver every URL accepts ttl (as WithTTL), renew=false (as
-// WithoutRenewal) and local_hand_off=true (as WithLocalHandOff). Options given in code
-// override them. Open fails within a bounded time if the service does not answer. ctx
-// bounds opening only.
-func Open(ctx context.Context, url string, opts ...Option) (*Client, error) {
-	u, err := backend.ParseURL(url)
-	if err != nil {
-		return nil, &Error{Op: "open", Err: err}
-	}
-	var fromURL []Option
-	if ttl := u.Params.Duration("ttl", 0); ttl != 0 {
-		fromURL = append(fromURL, WithTTL(ttl))
-	}
-	if !u.Params.Bool("renew", true) {
-		fromURL = append(fromURL, WithoutRenewal())
-	}
-	if u.Params.Bool("local_hand_off", false) {
-		fromURL = append(fromURL, WithLocalHandOff())
-	}
-	b, err := backend.Open(ctx, u)
-	if err != nil {
-		return nil, &Error{Op: "open", Backend: u.Scheme, Err: err}
-	}
-	c, err := New(b, append(fromURL, opts...)...)
-	if err != nil {
-		_ = b.Close(ctx) // nothing is held yet, and err is the error that matters
-		return nil, err
-	}
-	return c, nil
+// core is the part of a client that needs an open backend.
+type core struct {
+	backend backend.Backend // what the engine uses: the driver and the wrappers around it
+	caps    backend.Capabilities
+	engine  *engine.Engine
 }
 
-// New returns a client of a backend. Closing the client closes b. If New returns an error,
-// the caller closes b.
-func New(b backend.Backend, opts ...Option) (*Client, error) {
-	c := &Client{
-		caps: b.Capabilities(), cfg: clientConfig{mutex: defaultMutexConfig()},
-		seq: clients.Add(1), closeDone: make(chan struct{}),
+var clients atomic.Uint64
+
+// core returns the core, nil before the backend is open.
+func (c *Client) core() *core {
+	if c.opening != nil {
+		return c.opening.Value()
 	}
-	for _, o := range opts {
-		o.applyClient(&c.cfg)
+	return c.opened
+}
+
+// await returns the core. If the backend is not open yet, it waits for it if wait is set, else
+// for the first attempt to open it.
+func (c *Client) await(ctx context.Context, wait bool) (*core, error) {
+	switch {
+	case c.opening == nil:
+		return c.opened, nil
+	case wait:
+		return c.opening.Wait(ctx)
 	}
-	tasks := task.New()
-	cleaner := &cleanup.Cleaner{Tasks: tasks, Caps: c.caps, Failed: c.warn}
-	c.backend = renewal.Wrap(b, c.caps.Name, tasks)
-	if c.cfg.handOff {
-		h, err := handoff.New(c.backend, c.caps, cleaner)
-		if err != nil {
-			return nil, c.wrap("open", "", err)
-		}
-		c.backend, c.caps = h, h.Capabilities()
-	}
-	for _, r := range c.cfg.require {
-		if !r.Met(c.caps) {
-			return nil, c.wrap("open", "", fmt.Errorf("required %s: %w by backend %s", r.Name, errors.ErrUnsupported, c.caps.Name))
-		}
-	}
-	if err := c.cfg.mutex.validate(c.caps); err != nil {
-		return nil, c.wrap("open", "", err)
-	}
-	cfg := engine.Config{
-		Backend: c.backend, Caps: c.caps, Tasks: tasks, Cleaner: cleaner,
-		EndErr: func(key string, cause error) error { return c.wrap("hold", key, cause) },
-	}
-	if len(c.cfg.observers) > 0 || c.cfg.log != nil {
-		cfg.Report = c.report
-	}
-	c.engine = engine.New(cfg)
-	if r, ok := backend.As[backend.StatusReporter](b); ok {
-		r.ReportStatus(c.status)
-	}
-	return c, nil
+	return c.opening.Try(ctx)
 }
 
 // Mutex returns the lock of a name: 1 to backend.MaxName bytes of any value. It sends
@@ -116,18 +60,25 @@ func (c *Client) Mutex(name string, opts ...MutexOption) Mutex {
 	for _, o := range opts {
 		o.applyMutex(&cfg)
 	}
-	m := &mutex{client: c, name: name, engine: c.engine.Mutex(engine.Params{
-		Key: name, Metadata: cfg.metadata, TTL: cfg.ttl, MinHold: cfg.minHold, Fixed: cfg.noRenewal, Reentrant: cfg.reentry,
-	})}
-	if m.err = validName(name, c.caps); m.err == nil && len(opts) > 0 {
-		m.err = cfg.validate(c.caps)
+	m := &mutex{client: c, name: name}
+	if core := c.core(); core != nil {
+		m.bound = m.bind(core, &cfg, len(opts) > 0)
+	} else {
+		m.late = &lateMutex{cfg: cfg}
+		m.bound.err = m.check(backend.Capabilities{Name: c.name}, &cfg)
 	}
 	return m
 }
 
 // Capabilities returns what the backend declares to guarantee, less what local hand-off
-// gives up.
-func (c *Client) Capabilities() backend.Capabilities { return c.caps }
+// gives up. Before a backend that is opened lazily (WithLazyOpen) is open, nothing but the name
+// is known, and no guarantee is declared.
+func (c *Client) Capabilities() backend.Capabilities {
+	if core := c.core(); core != nil {
+		return core.caps
+	}
+	return backend.Capabilities{Name: c.name}
+}
 
 // Close ends all waits and leases with ErrClosed, frees what is held, waits for cleanups in
 // progress and closes the backend. It returns when ctx ends or after 2 s, whichever is
@@ -137,7 +88,12 @@ func (c *Client) Capabilities() backend.Capabilities { return c.caps }
 func (c *Client) Close(ctx context.Context) error {
 	if c.closing.CompareAndSwap(false, true) {
 		defer close(c.closeDone) // also if an observer panics
-		c.closeErr = c.wrap("close", "", c.engine.Close(ctx))
+		if c.opening != nil {
+			c.stopOpening(ctx)
+		}
+		if core := c.core(); core != nil {
+			c.closeErr = c.wrap("close", "", core.engine.Close(ctx))
+		}
 		return c.closeErr
 	}
 	<-c.closeDone
@@ -152,5 +108,5 @@ func (c *Client) wrap(op, name string, err error) error {
 	if wrapped, ok := err.(*Error); ok { //nolint:errorlint // one further down may be about another lock
 		return wrapped
 	}
-	return &Error{Op: op, Backend: c.caps.Name, Name: name, Err: err}
+	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
 }

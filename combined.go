@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/interlock-go/lock/internal/engine"
 )
@@ -14,8 +15,8 @@ import (
 // combinedLease is the lease of several leases. It has no timers: each part renews itself.
 type combinedLease struct {
 	label  string
-	leases []*Lease // in the order in which they were granted
-	ctx    combinedContext
+	leases []*Lease     // in the order in which they were granted
+	ctx    leaseContext // of a combinedContext
 	cancel context.CancelCauseFunc
 
 	mu    sync.Mutex // guards cause
@@ -26,11 +27,17 @@ type combinedLease struct {
 func newCombinedLease(values context.Context, name string, leases []*Lease) *Lease {
 	c := &combinedLease{label: name, leases: leases}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(values))
-	c.ctx, c.cancel = combinedContext{ctx, c}, cancel
+	l := &Lease{of: c, unlocked: make(chan struct{})}
+	c.ctx, c.cancel = leaseContext{&combinedContext{ctx, c}, l}, cancel
+	this := weak.Make(l) // the parts do not keep a forgotten lease reachable
 	for _, p := range leases {
-		context.AfterFunc(p.Context(), func() { _ = c.Err() })
+		context.AfterFunc(p.of.Context().Context, func() {
+			if l := this.Value(); l != nil {
+				_ = l.Err()
+			}
+		})
 	}
-	return &Lease{of: c, unlocked: make(chan struct{})}
+	return l
 }
 
 // combinedContext ends with a combined lease.
@@ -84,7 +91,13 @@ func (c *combinedLease) Key() string                 { return c.label }
 func (c *combinedLease) Owner() string               { return "" }
 func (c *combinedLease) Token() uint64               { return 0 }
 func (c *combinedLease) GrantedAs() (string, uint64) { return "", 0 }
-func (c *combinedLease) Context() context.Context    { return &c.ctx }
+func (c *combinedLease) Context() *leaseContext      { return &c.ctx }
+
+func (c *combinedLease) waited(bool) {
+	for _, p := range c.leases {
+		p.of.waited(false)
+	}
+}
 
 func (c *combinedLease) parts(*Lease) []*Lease {
 	var out []*Lease

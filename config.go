@@ -24,10 +24,12 @@ type Config struct {
 	URL      string `json:"url" yaml:"url"`                               // as for Open
 	TTL      string `json:"ttl,omitempty" yaml:"ttl,omitempty"`           // as WithTTL
 	Renew    *bool  `json:"renew,omitempty" yaml:"renew,omitempty"`       // false as WithoutRenewal
+	Wait     string `json:"wait,omitempty" yaml:"wait,omitempty"`         // as WithWait
 	MinHold  string `json:"min_hold,omitempty" yaml:"min_hold,omitempty"` // as WithMinHold
 	Metadata string `json:"metadata,omitempty" yaml:"metadata,omitempty"` // as WithMetadata
 
 	LocalHandOff *bool `json:"local_hand_off,omitempty" yaml:"local_hand_off,omitempty"` // true as WithLocalHandOff
+	Lazy         *bool `json:"lazy,omitempty" yaml:"lazy,omitempty"`                     // true as WithLazyOpen
 }
 
 // OpenConfig is Open with the settings of cfg. An ErrInvalid contains the name of the field,
@@ -48,7 +50,11 @@ func (c Config) options() ([]Option, error) {
 	for _, f := range []struct {
 		name, value string
 		option      func(time.Duration) MutexOption
-	}{{"ttl", c.TTL, WithTTL}, {"min_hold", c.MinHold, WithMinHold}} {
+	}{
+		{"ttl", c.TTL, WithTTL},
+		{"wait", c.Wait, func(d time.Duration) MutexOption { return WithWait(d) }},
+		{"min_hold", c.MinHold, WithMinHold},
+	} {
 		if f.value == "" {
 			continue
 		}
@@ -67,6 +73,9 @@ func (c Config) options() ([]Option, error) {
 	if c.LocalHandOff != nil {
 		out = append(out, clientOption(func(o *clientConfig) { o.handOff = *c.LocalHandOff }))
 	}
+	if c.Lazy != nil {
+		out = append(out, clientOption(func(o *clientConfig) { o.lazy = *c.Lazy }))
+	}
 	return out, nil
 }
 
@@ -82,10 +91,14 @@ func (c Config) String() string {
 	if c.Renew != nil {
 		add("renew", fmt.Sprint(*c.Renew))
 	}
+	add("wait", c.Wait)
 	add("min_hold", c.MinHold)
 	add("metadata", c.Metadata)
 	if c.LocalHandOff != nil {
 		add("local_hand_off", fmt.Sprint(*c.LocalHandOff))
+	}
+	if c.Lazy != nil {
+		add("lazy", fmt.Sprint(*c.Lazy))
 	}
 	return strings.Join(out, " ")
 }

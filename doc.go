@@ -7,7 +7,7 @@
 //	err = lock.Do(ctx, c.Mutex("orders/42"), func(ctx context.Context) error {
 //		// at most one process is here at a time; ctx ends if the lock is lost
 //		return ship(ctx, 42)
-//	})
+//	}, lock.WithWait(2*time.Second)) // bounds the wait for the lock, not the work
 //
 // The scheme of the URL chooses the backend. The program links it by importing its
 // driver, such as

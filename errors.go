@@ -6,6 +6,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/engine"
+	"github.com/interlock-go/lock/internal/retry"
 )
 
 // The sentinels, for errors.Is. An operation that a backend does not offer returns an
@@ -25,6 +26,10 @@ var (
 	// ErrInvalid: a name, duration, URL or option that can never work. The error contains
 	// its name, its value and what is accepted.
 	ErrInvalid = backend.ErrInvalid
+	// ErrWaitLimit: the lock was not granted within the time of WithWait. The error also
+	// matches ErrLocked if another client held the lock, and not context.DeadlineExceeded,
+	// because no deadline of the caller has passed.
+	ErrWaitLimit = retry.ErrWaitLimit
 	// ErrUncertain: the backend may or may not have executed the request.
 	ErrUncertain = backend.ErrUncertain
 )

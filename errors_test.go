@@ -61,7 +61,7 @@ func TestAnswerAfterTheEndRevivesNothingEvenWithoutTimers(t *testing.T) {
 			}}
 		}}
 		l := mustLock(t, newClient(t, b, lock.WithTTL(ttl)).Mutex("k"))
-		l.StopTimers()
+		l.StopTimer()
 		time.Sleep(ttl / 2)
 		wantErr(t, "Extend answered after the end", l.Extend(context.Background(), time.Minute), lock.ErrLost)
 		wantErr(t, "Err", l.Err(), lock.ErrLost)

@@ -33,6 +33,44 @@ func Example() {
 	// <nil>
 }
 
+// A request waits for a lock for a bounded time, and then works for as long as it needs.
+func ExampleWithWait() {
+	ctx := context.Background()
+	c, _ := lock.Open(ctx, "mem:")
+	defer c.Close(ctx)
+	other, _ := c.Mutex("orders/42").Lock(ctx)
+
+	handle := func() error {
+		return lock.Do(ctx, c.Mutex("orders/42"), func(ctx context.Context) error {
+			time.Sleep(50 * time.Millisecond) // the work
+			return ctx.Err()
+		}, lock.WithWait(10*time.Millisecond))
+	}
+	err := handle()
+	fmt.Println(errors.Is(err, lock.ErrWaitLimit), errors.Is(err, lock.ErrLocked), errors.Is(err, context.DeadlineExceeded))
+	_ = other.Unlock(ctx)
+	fmt.Println(handle())
+	// Output:
+	// true true false
+	// <nil>
+}
+
+// The function of Do passes the fencing token to the resource that it writes to.
+func ExampleFromContext() {
+	ctx := context.Background()
+	c, _ := lock.Open(ctx, "mem:")
+	defer c.Close(ctx)
+	err := lock.Do(ctx, c.Mutex("ledger"), func(ctx context.Context) error {
+		token, ok := lock.FromContext(ctx).Token()
+		fmt.Println("fenced:", ok && token > 0)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// fenced: true
+	// <nil>
+}
+
 // A lease can be held for longer than a function runs. Its token goes to the
 // resource, which refuses a lower one than it has seen.
 func ExampleMutex_Lock() {
@@ -106,4 +144,9 @@ func ExampleClient_Ping() {
 	// Output:
 	// 200 ok
 	// 503 lock: ping on mem: client closed
+}
+
+func ExampleVersion() {
+	fmt.Println(lock.Version())
+	// Output: (devel)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/interlock-go/lock/internal/trust"
 )
 
-// StopTimers does what a stopped process does: no timer of the lease fires.
-func (l *Lease) StopTimers() { l.single.StopTimers() }
+// StopTimer does what a stopped process does: no timer of the lease fires.
+func (l *Lease) StopTimer() { l.single.StopTimer() }
 
 // Margin exposes the margin of the trust rule.
 func Margin(ttl time.Duration) time.Duration { return trust.Margin(ttl) }

@@ -73,6 +73,11 @@ func (f *far) Abandon(ctx context.Context, req backend.Request) error {
 	return f.exchange(ctx, "abandon", func() error { return f.Backend.Abandon(ctx, req) })
 }
 
+func (f *far) AbandonBatch(ctx context.Context, reqs []backend.Request) (errs []error) {
+	_ = f.exchange(ctx, "abandons", func() error { errs = f.Backend.AbandonBatch(ctx, reqs); return nil })
+	return errs
+}
+
 func (f *far) count(op string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

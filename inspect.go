@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/retry"
@@ -23,6 +24,46 @@ func (c *Client) Inspect(ctx context.Context, name string) (info Info, err error
 		return err
 	})
 	return info, err
+}
+
+// Pauses before WatchChanges watches again after a failure.
+const minWatchPause, maxWatchPause = 100 * time.Millisecond, 10 * time.Second
+
+// WatchChanges calls changed as soon as the service reports changes of the lock of a name, and
+// then after each change of its holder or its waiters, until ctx ends. It watches again after
+// a failure. Several changes may be one call, a call may come without a change, and changed
+// must not block. With local hand-off a lock that one goroutine of a client passes to
+// another one is no change.
+//
+// WatchChanges returns the error of ctx, or one that repeating cannot change. For a backend
+// whose service does not notify clients of changes that matches errors.ErrUnsupported: call
+// Inspect at intervals.
+func (c *Client) WatchChanges(ctx context.Context, name string, changed func()) error {
+	err := validName(name, c.Capabilities())
+	pause := retry.Backoff{Next: minWatchPause, Max: maxWatchPause}
+	for err == nil {
+		begun := time.Now()
+		err = c.watchOnce(ctx, name, changed)
+		if time.Since(begun) > maxWatchPause {
+			pause.Next = minWatchPause
+		}
+		if retry.Transient(err) && pause.Wait(ctx) {
+			err = nil
+		}
+	}
+	return c.wrap("watch", name, retry.WithContext(ctx, err))
+}
+
+func (c *Client) watchOnce(ctx context.Context, name string, changed func()) error {
+	core, err := c.await(ctx, true)
+	if err != nil {
+		return err
+	}
+	return core.engine.RunUnbounded(ctx, func(ctx context.Context) error {
+		return call(ctx, core, func(ctx context.Context, b backend.ChangeWatcher) error {
+			return b.WatchChanges(ctx, name, changed)
+		})
+	})
 }
 
 // BreakOption restricts Break.
@@ -83,7 +124,7 @@ func (c *Client) List(ctx context.Context) iter.Seq2[Info, error] {
 
 // askNamed is ask for an operation on the lock of a name.
 func askNamed[T any](ctx context.Context, c *Client, op, name string, f func(context.Context, T) error) error {
-	if err := validName(name, c.caps); err != nil {
+	if err := validName(name, c.Capabilities()); err != nil {
 		return c.wrap(op, name, err)
 	}
 	return ask(ctx, c, op, name, f)
@@ -92,16 +133,27 @@ func askNamed[T any](ctx context.Context, c *Client, op, name string, f func(con
 // ask calls f with the optional interface T of the backend. If the backend has none, the
 // error matches errors.ErrUnsupported.
 func ask[T any](ctx context.Context, c *Client, op, name string, f func(context.Context, T) error) error {
-	return c.wrap(op, name, c.engine.Run(ctx, func(ctx context.Context) error {
-		err := errors.ErrUnsupported
-		if b, ok := backend.As[T](c.backend); ok {
-			err = f(ctx, b)
-		}
-		if errors.Is(err, errors.ErrUnsupported) {
-			err = fmt.Errorf("%w by backend %s", err, c.caps.Name)
-		} else if op != "break" && errors.Is(err, ErrUncertain) {
+	core, err := c.await(ctx, false)
+	if err != nil {
+		return c.wrap(op, name, err)
+	}
+	return c.wrap(op, name, core.engine.Run(ctx, func(ctx context.Context) error {
+		err := call(ctx, core, f)
+		if op != "break" && errors.Is(err, ErrUncertain) {
 			err = retry.Known(err, "") // a question has no outcome
 		}
 		return err
 	}))
+}
+
+// call calls f with the optional interface T of the backend.
+func call[T any](ctx context.Context, core *core, f func(context.Context, T) error) error {
+	err := errors.ErrUnsupported
+	if b, ok := backend.As[T](core.backend); ok {
+		err = f(ctx, b)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = fmt.Errorf("%w by backend %s", err, core.caps.Name)
+	}
+	return err
 }

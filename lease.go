@@ -2,6 +2,9 @@ package lock
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +30,13 @@ type lease interface {
 	Owner() string
 	Token() uint64
 	GrantedAs() (owner string, token uint64)
-	Context() context.Context
+	Context() *leaseContext
 	Err() error
 	Expires() time.Time
 	SetMinHoldStart(t time.Time)
 
 	parts(l *Lease) []*Lease
+	waited(pins bool)                                              // something waits for the end; pins: as long as it does, it refers to the Lease
 	renew(ctx context.Context, op string, ttl time.Duration) error // ttl is zero for "check"
 	unlock(ctx context.Context) error
 }
@@ -88,7 +92,7 @@ func (l *Lease) Parts() []*Lease { return l.of.parts(l) }
 func (l *Lease) Context() context.Context { return l.of.Context() }
 
 // Done is closed when the lease has ended, for whatever reason; Err returns which.
-func (l *Lease) Done() <-chan struct{} { return l.of.Context().Done() }
+func (l *Lease) Done() <-chan struct{} { return l.Context().Done() }
 
 // Err returns nil while the lease is held and trusted. Afterwards it returns an error that
 // matches ErrLost, ErrReleased or ErrClosed. It does not ask the backend.
@@ -139,13 +143,22 @@ func (l *Lease) Unlock(ctx context.Context) error {
 type singleLease struct {
 	*engine.Lease
 	client *Client
+	ctx    leaseContext
+}
+
+func (s *singleLease) Context() *leaseContext { return &s.ctx }
+
+func (s *singleLease) waited(pins bool) {
+	if !pins {
+		s.Waited()
+	}
 }
 
 func (s *singleLease) parts(l *Lease) []*Lease { return []*Lease{l} }
 
 func (s *singleLease) renew(ctx context.Context, op string, ttl time.Duration) error {
 	if op == "extend" {
-		if err := validTTL("ttl", ttl, s.client.caps); err != nil {
+		if err := validTTL("ttl", ttl, s.client.core().caps); err != nil {
 			return s.client.wrap(op, s.Key(), err)
 		}
 	}
@@ -154,4 +167,27 @@ func (s *singleLease) renew(ctx context.Context, op string, ttl time.Duration) e
 
 func (s *singleLease) unlock(ctx context.Context) error {
 	return s.client.wrap("unlock", s.Key(), s.Release(ctx))
+}
+
+// watch arranges that a lease is reported when the program has forgotten it. Nothing that held
+// refers to may refer to l.
+func (c *Client) watch(l *Lease, held *engine.Lease) {
+	if c.cfg.place {
+		held.Place = callerPlace()
+	}
+	if c.reports() || c.cfg.releaseForgotten {
+		runtime.AddCleanup(l, func(held *engine.Lease) { held.Forgotten(c.cfg.releaseForgotten) }, held)
+	}
+}
+
+// callerPlace returns the file and line of the first caller outside of this package.
+func callerPlace() string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "github.com/interlock-go/lock.") || !more {
+			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
+		}
+	}
 }

@@ -345,7 +345,7 @@ func (m *stopped) Lock(ctx context.Context) (*lock.Lease, error) {
 	ctx = context.WithValue(ctx, leaseKey{}, func() *lock.Lease { return l })
 	l, err := m.Mutex.Lock(ctx)
 	if err == nil {
-		l.StopTimers()
+		l.StopTimer()
 	}
 	return l, err
 }

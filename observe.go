@@ -35,6 +35,13 @@ type Observer struct {
 	RenewFailed func(ctx context.Context, e Event)
 	// Lost: a lease ended with Event.Err after Event.Held without Unlock.
 	Lost func(ctx context.Context, e Event)
+	// Forgotten: a lease is held, but the program can reach neither the Lease nor its context any
+	// more, so it can never unlock it. It is reported once, after a garbage collection, in a
+	// goroutine of its own. It is not reported for a lease that ends by itself (WithoutRenewal),
+	// and not after the program has called Done of the lease or of its context: something may
+	// still wait for that channel. A context derived from that of the lease keeps the lease
+	// reachable until it is canceled.
+	Forgotten func(ctx context.Context, e Event)
 }
 
 // Event is one event of a client.
@@ -46,5 +53,6 @@ type Event struct {
 	Wait    time.Duration // since the call of Lock or TryLock
 	Waited  bool          // of Acquired and Failed: Waiting was reported for this call
 	Held    time.Duration // since the grant
+	Place   string        // of Forgotten: file and line of the call of Lock or TryLock, see WithPlace
 	Err     error
 }

@@ -31,9 +31,14 @@ type MutexOption interface {
 type clientConfig struct {
 	mutex     mutexConfig
 	require   []backend.Requirement
-	log       *slog.Logger
+	log       *slog.Logger // that of WithLogger
+	logGiven  bool         // WithLogger was given; else warnings go to slog.Default()
 	observers []*Observer
 	handOff   bool
+	lazy      bool
+
+	releaseForgotten bool
+	place            bool
 }
 
 type mutexConfig struct {
@@ -41,7 +46,17 @@ type mutexConfig struct {
 	noRenewal bool
 	metadata  string
 	minHold   time.Duration
+	wait      time.Duration
 	reentry   bool
+}
+
+// DoOption configures one call of Do.
+type DoOption interface{ applyDo(*doConfig) }
+
+// WaitOption is the option of WithWait: of a client, of a mutex and of one call of Do.
+type WaitOption interface {
+	MutexOption
+	DoOption
 }
 
 type clientOption func(*clientConfig)
@@ -61,6 +76,21 @@ func (o mutexOption) applyMutex(c *mutexConfig)   { o(c) }
 func WithTTL(d time.Duration) MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.ttl = d })
 }
+
+// WithWait sets the wait limit: Lock waits for the lock for at most d, and work under the lock
+// may take longer. After d Lock returns an error that matches ErrWaitLimit, as it does when its
+// context ends: at most a quarter of a second later, with nothing left on the backend. The
+// default, zero, is no limit but the context of Lock. TryLock does not wait and has no limit.
+//
+// As an option of Do it bounds the whole of m.Lock, also that of a lock of All, whose parts have
+// a wait limit each otherwise. If the mutex has a wait limit too, the shorter one counts.
+func WithWait(d time.Duration) WaitOption { return waitOption(d) }
+
+type waitOption time.Duration
+
+func (o waitOption) applyClient(c *clientConfig) { o.applyMutex(&c.mutex) }
+func (o waitOption) applyMutex(c *mutexConfig)   { c.wait = time.Duration(o) }
+func (o waitOption) applyDo(c *doConfig)         { c.wait = time.Duration(o) }
 
 // WithoutRenewal makes leases fixed: a lease ends when its TTL has passed, unless
 // Lease.Extend is called. By default a lease is renewed until it is unlocked.
@@ -122,17 +152,46 @@ func WithLocalHandOff() Option {
 	return clientOption(func(c *clientConfig) { c.handOff = true })
 }
 
+// WithLazyOpen makes Open return before the service has answered. Open fails at once for errors
+// of the URL and of options; a service that is absent does not make it fail. The client opens the
+// backend in the background and repeats that, with pauses of up to 500 ms (5 s after an error
+// that repeating should not change), until the service answers or the client is closed.
+//
+// Before the backend is open:
+//
+//   - Lock waits until its context or its wait limit (WithWait) ends; its error then has the last
+//     one of opening. An error that repeating should not change is returned at once.
+//   - TryLock, Ping, Inspect, List and Break return the last error of opening.
+//   - Client.Capabilities has only the name of the driver. Options that depend on the service, such
+//     as a TTL below its minimum and WithRequire, are checked when the backend is open: until
+//     they are met, nothing is granted.
+//   - The first failure, and that the backend is open then, are logged at level Warn.
+//
+// It has no effect on New, whose backend is open.
+func WithLazyOpen() Option {
+	return clientOption(func(c *clientConfig) { c.lazy = true })
+}
+
 // WithRequire makes Open and New fail unless the backend declares all requirements, such as
 // backend.RequireFIFO or backend.RequireFencingRestart.
 func WithRequire(r ...backend.Requirement) Option {
 	return clientOption(func(c *clientConfig) { c.require = append(c.require, r...) })
 }
 
-// WithLogger logs lost leases and failures that the client handles by itself: losses and
-// cleanups that were given up at Warn, failed renewals at Info, all else at Debug. By default
-// nothing is logged.
+// WithLogger sets the logger for lost and forgotten leases and for failures that the client handles by itself.
+// Without WithLogger the lines at level Warn go to slog.Default(), as it is then. WithLogger(nil)
+// turns logging off.
+//
+// An outage takes a few lines at level Warn, however many leases it concerns: one when renewals
+// have failed for a second, with the number of leases, one when none fails any more, with the
+// number of leases that were lost, and one for each of the first three of these. Each lease that
+// is lost otherwise takes one line. A cleanup that was given up is logged at Warn at most every
+// 10 s. All else is logged at Debug, each failed renewal too, and not to slog.Default().
+//
+// A line may be written in a goroutine that asks a lease or its context for Err. So a handler
+// must not ask a context for Err while it holds a lock of its own.
 func WithLogger(l *slog.Logger) Option {
-	return clientOption(func(c *clientConfig) { c.log = l })
+	return clientOption(func(c *clientConfig) { c.log, c.logGiven = l, true })
 }
 
 // WithObserver reports events to o, after the observers of earlier options.
@@ -142,6 +201,19 @@ func WithObserver(o *Observer) Option {
 			c.observers = append(c.observers, o)
 		}
 	})
+}
+
+// WithReleaseForgotten releases a lease that the program has forgotten, after it was reported
+// ([Observer.Forgotten]). Without it such a lease is renewed until the client is closed. Do not use
+// it in a program that holds a lock until it exits and keeps no reference to the lease.
+func WithReleaseForgotten() Option {
+	return clientOption(func(c *clientConfig) { c.releaseForgotten = true })
+}
+
+// WithPlace records where the program called Lock or TryLock, for the report of a forgotten lease.
+// It is for finding a missing Unlock, and costs about a microsecond for each lease.
+func WithPlace() Option {
+	return clientOption(func(c *clientConfig) { c.place = true })
 }
 
 func defaultMutexConfig() mutexConfig {
@@ -159,6 +231,9 @@ func (c *mutexConfig) validate(caps backend.Capabilities) error {
 	}
 	if c.minHold < 0 {
 		return backend.Invalid("min hold", c.minHold, "zero or a positive duration")
+	}
+	if err := validWait(c.wait); err != nil {
+		return err
 	}
 	if c.noRenewal && c.minHold > c.ttl {
 		return backend.Invalid("min hold", c.minHold, fmt.Sprintf("at most the TTL, %v, of a lease without renewal", c.ttl))
@@ -181,6 +256,13 @@ func validTTL(field string, d time.Duration, caps backend.Capabilities) error {
 		return backend.Invalid(field, d, fmt.Sprintf("at least %v on %s", least, caps.Name))
 	case caps.MaxTTL > 0 && d > caps.MaxTTL:
 		return backend.Invalid(field, d, fmt.Sprintf("at most %v on %s", caps.MaxTTL, caps.Name))
+	}
+	return nil
+}
+
+func validWait(d time.Duration) error {
+	if d < 0 {
+		return backend.Invalid("wait", d, "zero or a positive duration")
 	}
 	return nil
 }

@@ -20,6 +20,11 @@ const (
 	MaxMetadata = 256  // bytes of Request.Metadata
 )
 
+// MaxProvisionalTTL is the longest time for which a service keeps a grant that it made for a
+// waiter, until the client of that waiter renews it. It bounds the delay by dead waiters, see
+// [Waiter].
+const MaxProvisionalTTL = 3 * time.Second
+
 // Backend is what every driver must implement. All methods must be safe for concurrent
 // use and must return soon after their context ends.
 //
@@ -136,6 +141,13 @@ type Waiter interface {
 	// survives a failing service for up to req.TTL since the first failure.
 	//
 	// A pushed grant may be shorter than req.TTL; package lock renews it in time.
+	//
+	// A waiter is dead if its process was killed, was stopped, or cannot be reached. If the
+	// service itself notices that, a dead waiter delays the waiters behind it by a round
+	// trip. Else all dead waiters of one process together should delay them by at most
+	// MaxProvisionalTTL, those of several processes by at most that for each process. A
+	// service with sessions (LossSession) may take until the sessions have ended, which is one
+	// TTL for all. The harness of the suite declares it (conformance.Budget.DeadProcess).
 	Acquire(ctx context.Context, req Request) (Grant, error)
 }
 
@@ -161,9 +173,37 @@ type Renewal struct {
 	TTL   time.Duration // from now
 }
 
+// BatchAbandoner is implemented by a backend that can abandon many attempts in fewer
+// requests than one each. Package lock uses it for what an outage has left, for up to some
+// hundred attempts at once.
+type BatchAbandoner interface {
+	// AbandonBatch abandons attempts, each as Abandon would: the error at i is what Abandon
+	// of the attempt at i would have returned. An attempt that fails must not keep the
+	// others from being abandoned, unless the service fails as a whole. Several attempts may
+	// be for one key; an attempt occurs at most once.
+	//
+	// A backend that cannot, as it is deployed, abandons none and returns
+	// [errors.ErrUnsupported] for each: package lock then abandons them one by one and does
+	// not call AbandonBatch again.
+	AbandonBatch(ctx context.Context, reqs []Request) []error
+}
+
 // Inspector returns the holder and the waiters of a key.
 type Inspector interface {
 	Inspect(ctx context.Context, key string) (Info, error)
+}
+
+// ChangeWatcher is implemented by a backend whose service notifies clients of changes of a
+// key. Without it clients call Inspect at intervals.
+type ChangeWatcher interface {
+	// WatchChanges calls changed as soon as it watches key, and then after each change of the
+	// holder or the waiters, also if a lease expires. An Inspect that begins after a call of
+	// changed returns that change or a later one. Several changes may be one call, and a call
+	// may come without a change. changed does not block.
+	//
+	// WatchChanges returns the error of ctx when ctx has ended, and an error if it cannot
+	// watch, or may have missed a change. The caller then calls it again.
+	WatchChanges(ctx context.Context, key string, changed func()) error
 }
 
 // Lister lists the keys held at the moment, in no order, each at most once while nothing

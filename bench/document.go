@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
@@ -16,6 +18,41 @@ import (
 type Comparison struct {
 	Service       string
 	Delayed, Near *measure.Report
+	Growth        *measure.Report // scenarios of growth, without a delay
+}
+
+// plot is the file of the chart of waiters, beside the document.
+func (c Comparison) plot() string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(c.Service))
+	return "images/waiters-" + name + ".svg"
+}
+
+// Plots writes the charts of waiters below the directory of the document.
+func Plots(dir string, all []Comparison) error {
+	for _, c := range all {
+		for _, g := range c.Growth.Growth() {
+			if g.Kind != measure.Waiters {
+				continue
+			}
+			charts, err := g.Charts()
+			if err != nil {
+				return err
+			}
+			path := filepath.Join(dir, c.plot())
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documents are for all users
+				return err
+			}
+			if err := os.WriteFile(path, []byte(charts[0]+"\n"), 0o644); err != nil { //nolint:gosec // as above
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // row is the row of a target.
@@ -67,6 +104,14 @@ func (c Comparison) remarks() []string {
 		for _, s := range r.Summaries() {
 			if s.Errors > 0 {
 				out = append(out, fmt.Sprintf("%s, %s, %s: errors: %d, the first: %s", s.Target, s.Scenario.Name(), r.how, s.Errors, s.FirstErr))
+			}
+		}
+	}
+	out = append(out, c.Growth.Violations()...)
+	for _, g := range c.Growth.Growth() {
+		for _, row := range g.Rows {
+			if row.FirstErr != "" {
+				out = append(out, fmt.Sprintf("%s, %s %d: the first error: %s", row.Target, g.Kind, row.N, row.FirstErr))
 			}
 		}
 	}
@@ -132,6 +177,14 @@ on, at most 15 times and while it is younger than 10 ms: see [adr/0018](adr/0018
 | | {{$.Head}} |
 |---|{{$.Rule}}
 {{range .Rows}}| {{.Target}} | {{.Cells}} |
+{{end}}{{range .Growth}}
+{{.Kind}}: {{.About}}.
+{{$g := .}}
+| | {{.Unit}} |{{range .Figures}} {{.}} |{{end}}
+|---|---|{{range .Figures}}---|{{end}}
+{{range .Rows}}{{$row := .}}| {{.Target}} | {{.N}} |{{range $g.Figures}} {{$row.Cell .}} |{{end}}
+{{end}}{{end}}{{with .Plot}}
+![Cycles a second over the number of waiters, a line for each lock]({{.}})
 {{end}}{{if .Remarks}}
 {{range .Remarks}}- {{.}}
 {{end}}{{end}}{{end}}
@@ -139,6 +192,15 @@ on, at most 15 times and while it is younger than 10 ms: see [adr/0018](adr/0018
 
     make performance                                                   # all of this, on your machine
     lockbench bench --url redis://... --url etcd://... --delay 2ms       # your own servers, no peers
+
+The tables of waiters and dead waiters are measured once, without a delay. A cycle is a Lock and an Unlock, without hold
+and pause, while all other workers wait. In parentheses is the multiple of the figure of the least number: costs that
+do not grow have 1. The other costs that must not grow, each with a pause of a minute or more:
+
+    lockbench bench --url redis://localhost:6379/15 --scenario idle-processes,names,outage --report-html growth.html
+
+Memory and files have no service to compare with. Their cost with 2,000 waiters is in [memory](backends/memory.md#cost)
+and [files](backends/file.md#cost).
 
 See also [choosing](choosing.md): speed is not the first criterion.
 `))
@@ -151,6 +213,8 @@ func Document(w io.Writer, all []Comparison) error {
 	type service struct {
 		Service, About string
 		Rows           []row
+		Growth         []*measure.Growth
+		Plot           string
 		Remarks        []string
 	}
 	first := all[0]
@@ -178,7 +242,10 @@ func Document(w io.Writer, all []Comparison) error {
 			}
 		}
 		raw := c.Near.Summaries()[0].Raw
-		services = append(services, service{c.Service, fmt.Sprintf("%s on the same machine, raw round trip %s.", about, measure.Short(raw)), c.rows(), c.remarks()})
+		services = append(services, service{
+			c.Service, fmt.Sprintf("%s on the same machine, raw round trip %s.", about, measure.Short(raw)), c.rows(),
+			c.Growth.Growth(), c.plot(), c.remarks(),
+		})
 	}
 	data["Services"] = services
 	return document.Execute(w, data)

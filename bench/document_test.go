@@ -3,6 +3,8 @@ package bench
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,12 +57,32 @@ func TestDocument(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var b bytes.Buffer
-		if err := Document(&b, []Comparison{{Service: "Memory", Delayed: r, Near: r}}); err != nil {
+		scenarios = nil
+		for _, n := range []int{4, 64} {
+			s, err := measure.NewGrowth(measure.Waiters, n, time.Second, -1, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			scenarios = append(scenarios, s)
+		}
+		grown, err := measure.Run(t.Context(), measure.Plan{Targets: targets, Scenarios: scenarios, Rounds: 1})
+		if err != nil {
 			t.Fatal(err)
 		}
+		var b bytes.Buffer
+		all := []Comparison{{Service: "Memory", Delayed: r, Near: r, Growth: grown}}
+		if err := Document(&b, all); err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := Plots(dir, all); err != nil {
+			t.Fatal(err)
+		}
+		if plot, err := os.ReadFile(filepath.Join(dir, "images", "waiters-memory.svg")); err != nil || !bytes.Contains(plot, []byte("</svg>")) {
+			t.Errorf("the plot: %v", err)
+		}
 		doc := b.String()
-		for _, want := range []string{"## Memory\n", "Memory 1 on the same machine, raw round trip 1ms", "\n| one | 2.00 | ", "\n| other | 2.00 | ", "\n| floor | 2.00 | – | – | – | – | 2.00 | – | – | – | – | – | – | – |\n"} {
+		for _, want := range []string{"## Memory\n", "Memory 1 on the same machine, raw round trip 1ms", "\n| one | 2.00 | ", "\n| other | 2.00 | ", "\n| one | 64 | ", "(images/waiters-memory.svg)", "\n| floor | 2.00 | – | – | – | – | 2.00 | – | – | – | – | – | – | – |\n"} {
 			if !strings.Contains(doc, want) {
 				t.Errorf("the document lacks %q:\n%s", want, doc)
 			}
@@ -68,6 +90,9 @@ func TestDocument(t *testing.T) {
 		lines := strings.Split(doc, "\n")
 		cells := 0
 		for _, l := range lines {
+			if !strings.HasPrefix(l, "|") {
+				cells = 0 // another table
+			}
 			if n := strings.Count(l, "|"); strings.HasPrefix(l, "|") {
 				if cells == 0 {
 					cells = n

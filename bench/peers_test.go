@@ -2,15 +2,18 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/cmd/lockbench/measure"
+	"github.com/interlock-go/lock/conformance"
 	"github.com/interlock-go/lock/integration/provision"
 
 	_ "github.com/interlock-go/lock/etcdlock"
@@ -37,6 +40,7 @@ func TestMain(m *testing.M) {
 	if testing.Short() { // only a smoke test
 		*rounds, *each = 1, 200*time.Millisecond
 	}
+	conformance.WorkerMain() // the processes with dead waiters
 	code := provision.Run(m)
 	if code == 0 && *documentFile != "" {
 		if err := writeDocument(*documentFile); err != nil {
@@ -52,7 +56,7 @@ func writeDocument(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := Document(out, measured); err != nil {
+	if err := errors.Join(Document(out, measured), Plots(filepath.Dir(path), measured)); err != nil {
 		_ = out.Close()
 		return err
 	}
@@ -150,6 +154,7 @@ func BenchmarkPeers(b *testing.B) {
 				c.Delayed.Delay = delay
 				closeProxies()
 				c.Near = compare(b, s, url, url)
+				c.Growth = grow(b, s, url)
 				measured = append(measured, c)
 				for _, sum := range c.Delayed.Summaries() {
 					b.ReportMetric(sum.Ratio, strings.ReplaceAll(fmt.Sprintf("RTT/%s/%s", sum.Target, sum.Scenario.Name()), " ", "-"))
@@ -162,21 +167,11 @@ func BenchmarkPeers(b *testing.B) {
 // compare measures this library and its peers through url. counted is the URL of the
 // server, which counts the operations.
 func compare(b *testing.B, s service, url, counted string) *measure.Report {
-	targets := append([]measure.Target{
+	targets, closeAll := watched(b, counted, append([]measure.Target{
 		measure.Interlock("Interlock", url),
 		measure.Interlock("Interlock, local hand-off", url, lock.WithLocalHandOff()),
-	}, s.peers(url)...)
-	for i := range targets {
-		if err := targets[i].Watch(b.Context(), counted); err != nil {
-			b.Fatal(err)
-		}
-		if targets[i].Close != nil {
-			defer targets[i].Close()
-		}
-		if commands, ok := redisCalls[targets[i].Name]; ok {
-			targets[i].Operations = countRedis(b, addrOf(counted), commands)
-		}
-	}
+	}, s.peers(url)...))
+	defer closeAll()
 	var scenarios []measure.Scenario
 	for _, n := range []int{1, 16, 64} {
 		kind := measure.Contended
@@ -189,6 +184,51 @@ func compare(b *testing.B, s service, url, counted string) *measure.Report {
 		}
 		scenarios = append(scenarios, scen)
 	}
+	return run(b, s, targets, scenarios)
+}
+
+// watched returns the targets with the counters of the server at the URL counted.
+func watched(b *testing.B, counted string, targets []measure.Target) (_ []measure.Target, closeAll func()) {
+	for i := range targets {
+		if err := targets[i].Watch(b.Context(), counted); err != nil {
+			b.Fatal(err)
+		}
+		if commands, ok := redisCalls[targets[i].Name]; ok {
+			targets[i].Operations = countRedis(b, addrOf(counted), commands)
+		}
+	}
+	return targets, func() {
+		for _, t := range targets {
+			if t.Close != nil {
+				t.Close()
+			}
+		}
+	}
+}
+
+// grow measures waiters beside the peers, and dead waiters, in about a minute and a half.
+func grow(b *testing.B, s service, url string) *measure.Report {
+	targets, closeAll := watched(b, url, append([]measure.Target{measure.Interlock("Interlock", url)}, s.peers(url)...))
+	defer closeAll()
+	var scenarios []measure.Scenario
+	for _, one := range []struct {
+		kind measure.Kind
+		n    int
+	}{{measure.Waiters, 16}, {measure.Waiters, 2000}, {measure.Dead, 2}} {
+		n := one.n
+		if testing.Short() {
+			n = min(n, 32)
+		}
+		scen, err := measure.NewGrowth(one.kind, n, *each, -1, -1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		scenarios = append(scenarios, scen)
+	}
+	return run(b, s, targets, scenarios)
+}
+
+func run(b *testing.B, s service, targets []measure.Target, scenarios []measure.Scenario) *measure.Report {
 	r, err := measure.Run(b.Context(), measure.Plan{Targets: targets, Scenarios: scenarios, Rounds: *rounds, Progress: func(done, all int, what string) {
 		fmt.Fprintf(os.Stderr, "%s %s, %d of %d: %s\n", time.Now().Format(time.TimeOnly), s.name, done+1, all, what)
 	}})

@@ -43,6 +43,13 @@ var ambiguityCases = []Case{
 		run:    abandonReplyDropped,
 	},
 	{
+		ID:     "ambiguity/34-abandoned-together",
+		Title:  "of many attempts abandoned together nothing remains, and keys of other attempts stay held",
+		Clause: "AbandonBatch abandons each attempt as Abandon does. The error at i is that of the attempt at i. An attempt that fails does not keep others from being abandoned.",
+		needs:  []need{needBatchAbandoner},
+		run:    abandonedTogether,
+	},
+	{
 		ID:     "ambiguity/34-renew-reply-dropped",
 		Title:  "a renewal whose reply was dropped is no loss",
 		Clause: "Renew sent again extends the same grant.",

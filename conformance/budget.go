@@ -1,5 +1,7 @@
 package conformance
 
+import "time"
+
 // Budget is what a deployment may cost its service. The suite measures each figure
 // that is not zero; the case of a figure that is zero is reported as not declared. To
 // declare that a waiter costs nothing, give a figure far below one command.
@@ -16,6 +18,9 @@ type Budget struct {
 	// IdleWaiterCommands is how many commands, at most, the service executes for
 	// a waiter in one TTL of its holder, while the holder keeps the lock.
 	IdleWaiterCommands float64 `json:"idle_waiter_commands,omitempty"`
+	// DeadProcess is for how long, at most, all waiters of one process that was killed or
+	// stopped delay the waiters behind them. Zero: each of these waiters delays them.
+	DeadProcess time.Duration `json:"dead_process_ns,omitempty"`
 }
 
 // needBudget is met if the budget has the figure.

@@ -67,6 +67,12 @@ var cancellationCases = []Case{
 		run:    holdOutlivesContext,
 	},
 	{
+		ID:     "cancellation/17-wait-limit",
+		Title:  "WithWait ends a wait in time, with an error that says so, and does not cut work that takes longer",
+		Clause: "The context of TryAcquire and Acquire bounds the attempt and never the grant, also if it has a deadline.",
+		run:    waitLimit,
+	},
+	{
 		ID:     "cancellation/17-unlock-under-dead-context",
 		Title:  "Unlock works under a context that has ended",
 		Clause: "Unlock works under a context that has ended, and frees the key.",

@@ -24,6 +24,13 @@ var capabilityCases = []Case{
 		run:    inspect,
 	},
 	{
+		ID:     "capabilities/00-changes",
+		Title:  "a client that watches a key is notified of each change of its holder and its waiters",
+		Clause: "WatchChanges calls changed as soon as it watches the key, and then after each change of the holder or the waiters.",
+		needs:  []need{needInspect, needChanges},
+		run:    watchChanges,
+	},
+	{
 		ID:     "capabilities/00-list",
 		Title:  "List yields each held key once, free ones never, and stops when yield returns false",
 		Clause: "Lister lists the keys held at the moment, each at most once, and stops with yield's first false.",

@@ -32,8 +32,8 @@ type Case struct {
 func Cases() []Case {
 	var all []Case
 	for _, section := range [][]Case{
-		capabilityCases, exclusionCases, waitingCases, queueCases, cancellationCases, releaseCases,
-		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases,
+		capabilityCases, exclusionCases, waitingCases, queueCases, deadWaiterCases, cancellationCases, releaseCases,
+		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases, overlapCases,
 	} {
 		all = append(all, section...)
 	}
@@ -124,7 +124,7 @@ func declared(r backend.Requirement) need {
 			return "", ""
 		}
 		b := t.open()
-		if c, err := lock.New(b, append(slices.Clone(t.o.clients), lock.WithRequire(r))...); !errors.Is(err, errors.ErrUnsupported) {
+		if c, err := lock.New(b, append(slices.Clone(t.o.clients), lock.WithLogger(nil), lock.WithRequire(r))...); !errors.Is(err, errors.ErrUnsupported) {
 			if err == nil {
 				t.later(func(ctx context.Context) { _ = c.Close(ctx) })
 			}
@@ -183,6 +183,13 @@ var (
 		func(ctx context.Context, c *lock.Client, key string) error {
 			_, err := c.Inspect(ctx, key)
 			return err
+		})
+	needChanges = operation("ChangeWatcher",
+		func(b backend.Backend) bool { _, ok := b.(backend.ChangeWatcher); return ok },
+		func(ctx context.Context, c *lock.Client, key string) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return c.WatchChanges(ctx, key, cancel)
 		})
 	needList = operation("Lister",
 		func(b backend.Backend) bool { _, ok := b.(backend.Lister); return ok },

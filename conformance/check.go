@@ -46,7 +46,7 @@ func newRunner(ctx context.Context, h Harness, opts []Option) (*runner, error) {
 		return nil, fmt.Errorf("%s: open: %w", what, err)
 	}
 	r := &runner{h: h, o: newOptions(opts), probe: b, cases: Cases()}
-	c, err := lock.New(b, r.o.clients...)
+	c, err := lock.New(b, append([]lock.Option{lock.WithLogger(nil)}, r.o.clients...)...)
 	if err != nil {
 		_ = b.Close(ctx)
 		return nil, fmt.Errorf("%s: new: %w", what, err)

@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,15 +21,36 @@ type wrap struct {
 	try     func(ctx context.Context, req backend.Request) (backend.Grant, error)
 	acquire func(ctx context.Context, req backend.Request) (backend.Grant, error)
 	abandon func(ctx context.Context, req backend.Request) error
+	batch   func(ctx context.Context, reqs []backend.Request) []error // nil: each by itself
 	breaks  func(ctx context.Context, key, owner string) (*backend.Holder, error)
 	inspect func(*backend.Info)
 	list    func(ctx context.Context, yield func(backend.Info) bool) error
 	close   func()
 	fails   func(ctx context.Context, err error) error // what the client makes of an error of an acquire or abandon
 	grant   func(req backend.Request, g backend.Grant) backend.Grant
+	watch   func(changed func()) // passes a notification on; makes it a backend.ChangeWatcher
 	// together makes it a backend.BatchRenewer, and may change what each of a batch is
 	// renewed to, and the answers.
 	together func(all []backend.Renewal) (answer func(errs []error) []error)
+}
+
+// watching is a wrap whose service notifies clients of changes, as far as watch passes them on.
+type watching struct{ *wrap }
+
+func (w watching) WatchChanges(ctx context.Context, key string, changed func()) error {
+	for last, first := "", true; ctx.Err() == nil; first = false {
+		info, _ := w.Backend.Inspect(ctx, key)
+		now := fmt.Sprint(info.Holder != nil, len(info.Waiters))
+		if info.Holder != nil {
+			now += info.Holder.Owner
+		}
+		if now != last || first {
+			w.watch(changed)
+		}
+		last = now
+		time.Sleep(time.Millisecond) // as often as a service would look
+	}
+	return ctx.Err()
 }
 
 // together is a wrap that renews many at once.
@@ -103,6 +125,17 @@ func (w *wrap) Abandon(ctx context.Context, req backend.Request) error {
 	}
 	_, err := exchange(ctx, w.wire, func() (struct{}, error) { return struct{}{}, abandon(ctx, req) })
 	return w.failed(ctx, err)
+}
+
+func (w *wrap) AbandonBatch(ctx context.Context, reqs []backend.Request) []error {
+	if w.batch != nil {
+		return w.batch(ctx, reqs)
+	}
+	errs := make([]error, len(reqs))
+	for i, req := range reqs {
+		errs[i] = w.Abandon(ctx, req)
+	}
+	return errs
 }
 
 func (w *wrap) failed(ctx context.Context, err error) error {
@@ -187,6 +220,7 @@ type queue struct {
 	barge    bool          // TryAcquire does not look at the queue
 	ghosts   bool          // a waiter that gives up leaves its place
 	herd     bool          // everybody asks at each release
+	deadFor  time.Duration // how long the place of a closed client stays when its turn has come; 0: it leaves at once
 	commands atomic.Int64  // attempts
 
 	mu      sync.Mutex
@@ -197,14 +231,21 @@ type queue struct {
 const slowAfter = 100 * time.Millisecond
 
 type place struct {
-	req  backend.Request
-	gone bool
+	req    backend.Request
+	client *wrap
+	gone   bool
+	dead   bool
+	turn   time.Time // when it became the first although it was dead
 }
 
 func (q *queue) head(key string) *place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.waiting[key]
+	if len(w) > 0 && w[0].dead {
+		w = q.skipDead(w)
+		q.waiting[key] = w
+	}
 	switch {
 	case len(w) == 0:
 		return nil
@@ -212,6 +253,18 @@ func (q *queue) head(key string) *place {
 		return w[len(w)-1]
 	}
 	return w[0]
+}
+
+// skipDead removes the first place, which is dead, when it has been the first for deadFor.
+func (q *queue) skipDead(w []*place) []*place {
+	first := w[0]
+	if first.turn.IsZero() {
+		first.turn = time.Now()
+	}
+	if time.Since(first.turn) < q.deadFor {
+		return w
+	}
+	return w[1:]
 }
 
 func (q *queue) enter(p *place) {
@@ -252,7 +305,7 @@ func (q *queue) attach(w *wrap) {
 		return try(ctx, req)
 	}
 	w.acquire = func(ctx context.Context, req backend.Request) (backend.Grant, error) {
-		p := &place{req: req}
+		p := &place{req: req, client: w}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -280,6 +333,12 @@ func (q *queue) attach(w *wrap) {
 					tick.Reset(q.slow)
 				}
 			case <-closed:
+				if q.deadFor > 0 {
+					q.mu.Lock()
+					p.dead = true
+					q.mu.Unlock()
+					return nil, backend.ErrClosed
+				}
 				q.leave(req.Key, req.Owner)
 				return nil, backend.ErrClosed
 			case <-ctx.Done():

@@ -1,11 +1,27 @@
 package conformance_test
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
+
+// onAbandonBatch is a build function that changes AbandonBatch. each abandons by itself.
+func onAbandonBatch(f func(w *wrap, each func([]backend.Request) []error, reqs []backend.Request) []error) func(*wrap, *service) {
+	return func(w *wrap, _ *service) {
+		w.batch = func(ctx context.Context, reqs []backend.Request) []error {
+			return f(w, func(some []backend.Request) []error {
+				errs := make([]error, len(some))
+				for i, req := range some {
+					errs[i] = w.Abandon(ctx, req)
+				}
+				return errs
+			}, reqs)
+		}
+	}
+}
 
 // onBatch is a build function that makes a backend renew many at once.
 func onBatch(f func(all []backend.Renewal) (answer func([]error) []error)) func(*wrap, *service) {
@@ -72,5 +88,41 @@ var faultsOfBatches = []fault{
 		}),
 		must: []string{"lease/22-renewed-together"},
 		may:  []string{"lifecycle/38-hundreds-of-keys"},
+	},
+	{
+		name: "a batch abandons its first attempts only",
+		build: onAbandonBatch(func(_ *wrap, each func([]backend.Request) []error, reqs []backend.Request) []error {
+			return append(each(reqs[:len(reqs)/2]), make([]error, len(reqs)-len(reqs)/2)...)
+		}),
+		must: []string{"ambiguity/34-abandoned-together"},
+	},
+	{
+		name: "a batch of abandoned attempts ends with the first that does not hold its key",
+		build: onAbandonBatch(func(w *wrap, each func([]backend.Request) []error, reqs []backend.Request) []error {
+			for i, req := range reqs {
+				if info, err := w.Backend.Inspect(context.Background(), req.Key); err == nil && (info.Holder == nil || info.Holder.Owner != req.Owner) {
+					return append(each(reqs[:i]), make([]error, len(reqs)-i)...)
+				}
+			}
+			return each(reqs)
+		}),
+		must: []string{"ambiguity/34-abandoned-together"},
+	},
+	{
+		name: "a batch of abandoned attempts frees the keys of other attempts",
+		build: onAbandonBatch(func(w *wrap, each func([]backend.Request) []error, reqs []backend.Request) []error {
+			for _, req := range reqs {
+				w.free(context.Background(), req.Key)
+			}
+			return each(reqs)
+		}),
+		must: []string{"ambiguity/34-abandoned-together"},
+	},
+	{
+		name: "a batch of abandoned attempts has one answer",
+		build: onAbandonBatch(func(_ *wrap, each func([]backend.Request) []error, reqs []backend.Request) []error {
+			return each(reqs)[:1]
+		}),
+		must: []string{"ambiguity/34-abandoned-together"},
 	},
 }

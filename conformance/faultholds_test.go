@@ -121,7 +121,7 @@ var faultsOfHolds = []fault{
 				return err
 			}
 		},
-		must: []string{"release/18-not-the-owner", "ambiguity/34-abandon-reply-dropped"},
+		must: []string{"release/18-not-the-owner", "ambiguity/34-abandon-reply-dropped", "ambiguity/34-abandoned-together"},
 		may:  []string{"release/19-races-expiry", "ambiguity/34-hand-off-reply-dropped", "waiting/08-timed-wait"},
 	},
 	{
@@ -152,6 +152,7 @@ var faultsOfHolds = []fault{
 			}
 		}),
 		must: []string{"lease/23-renewal-never-recreates", "lease/21-abandoned-holder"},
+		may:  []string{"release/20-break-earlier-holder"},
 	},
 	{
 		name: "a renewal shortens",
@@ -184,7 +185,7 @@ var faultsOfHolds = []fault{
 		}),
 		must: []string{"exclusion/07-history-linearizable", "fencing/31-constant-and-own", "fencing/32-over-release", "fencing/32-over-expiry",
 			"fencing/32-over-break"},
-		may: []string{"exclusion/02-names-the-holder", "capabilities/00-inspect", "ambiguity/34-acquire-sent-twice"},
+		may: []string{"release/20-break-earlier-holder", "exclusion/02-names-the-holder", "capabilities/00-inspect", "ambiguity/34-acquire-sent-twice"},
 	},
 	{
 		name: "a former holder reads its successor's token",
@@ -213,7 +214,7 @@ var faultsOfHolds = []fault{
 			}
 		},
 		must: []string{"fencing/32-over-break"},
-		may:  []string{"exclusion/02-names-the-holder", "capabilities/00-inspect", "ambiguity/34-acquire-sent-twice"},
+		may:  []string{"release/20-break-earlier-holder", "exclusion/02-names-the-holder", "capabilities/00-inspect", "ambiguity/34-acquire-sent-twice"},
 	},
 	{
 		name:  "loses a wake-up",
@@ -280,21 +281,30 @@ var faultsOfHolds = []fault{
 		},
 		must: []string{"loss/28-renewals-fail", "loss/28-renewals-fail-after-wait", "lease/24-fixed-lease-ends", "waiting/09-granted-on-expiry",
 			"lease/21-abandoned-holder", "combinators/41-one-lost-part", "combinators/42-election-loss"},
-		may: []string{"exclusion/07-history-linearizable"},
+		may: []string{"release/19-overlaps-renewal", "exclusion/07-history-linearizable"},
 	},
 	{
 		name: "abandon does nothing",
 		build: func(w *wrap, _ *service) {
 			w.abandon = func(context.Context, backend.Request) error { return nil }
 		},
-		must: []string{"ambiguity/34-acquire-reply-dropped", "ambiguity/34-hand-off-reply-dropped", "ambiguity/34-abandon-reply-dropped"},
+		must: []string{"ambiguity/34-acquire-reply-dropped", "ambiguity/34-hand-off-reply-dropped", "ambiguity/34-abandon-reply-dropped",
+			"ambiguity/34-abandoned-together"},
 	},
 	{
 		name:  "a cancelled waiter leaves its place in the queue",
 		build: onQueue(func(q *queue) { q.ghosts = true }, nil),
 		must: []string{"cancellation/15-leaves-no-place", "cancellation/16-cancel-races-grant", "waiting/12-fifo-cancelled-waiters",
-			"lifecycle/37-close-ends-waits", "combinators/41-all-or-nothing"},
+			"lifecycle/37-close-ends-waits", "combinators/41-all-or-nothing", "ambiguity/34-abandoned-together"},
 		may: []string{"waiting/12-dead-waiter", "exclusion/07-history-linearizable", "cancellation/15-leaves-no-goroutine", "waiting/08-timed-wait"},
+	},
+	{
+		name:  "each dead waiter of a process costs a provisional TTL",
+		build: onQueue(func(q *queue) { q.deadFor = 1500 * time.Millisecond }, nil),
+		harness: func(h *conformance.Harness, _ *service) {
+			h.Budget.DeadProcess = 100 * time.Millisecond
+		},
+		must: []string{"waiting/12-dead-waiters-of-one-process", "waiting/12-dead-processes"},
 	},
 	{
 		name: "wakes all waiters at each release",

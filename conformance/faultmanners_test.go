@@ -39,7 +39,7 @@ var faultsOfManners = []fault{
 			}
 		}),
 		must: []string{"exclusion/03-reacquire-after-release"},
-		may: []string{"exclusion/02-names-the-holder", "lease/23-renewal-after-takeover", "exclusion/02-second-holder-refused", "release/18-second-unlock", "release/20-break-old-holder-learns", "fencing/31-constant-and-own",
+		may: []string{"release/19-overlaps-renewal", "ambiguity/34-abandoned-together", "release/20-break-earlier-holder", "exclusion/02-names-the-holder", "lease/23-renewal-after-takeover", "exclusion/02-second-holder-refused", "release/18-second-unlock", "release/20-break-old-holder-learns", "fencing/31-constant-and-own",
 			"lease/22-no-renewal-after-release", "lease/23-renewal-never-recreates", "names/36-prefix-isolates", "capabilities/00-list", "capabilities/00-inspect",
 			"ambiguity/34-acquire-sent-twice", "ambiguity/34-abandon-reply-dropped", "release/19-after-takeover", "exclusion/01-keys-independent",
 			"release/19-after-expiry", "waiting/12-fifo", "waiting/12-fifo-cancelled-waiters", "exclusion/04-parallel-acquirers",
@@ -74,7 +74,7 @@ var faultsOfManners = []fault{
 			w.request = func(req *backend.Request) { req.Owner = req.Owner[:len(req.Owner)-1] + "x" }
 		},
 		must: []string{"exclusion/02-second-holder-refused", "release/18-not-the-owner"},
-		may:  []string{"exclusion/02-names-the-holder", "capabilities/00-inspect", "capabilities/00-list", "waiting/09-granted-on-break"},
+		may:  []string{"release/20-break-earlier-holder", "exclusion/02-names-the-holder", "capabilities/00-inspect", "capabilities/00-list", "waiting/09-granted-on-break"},
 	},
 	{
 		name: "an acquire that is sent again is refused",
@@ -108,7 +108,7 @@ var faultsOfManners = []fault{
 		build:   onName(func(n string) string { return "k" + strings.TrimSpace(n) }),
 		harness: keyOf(strings.TrimSpace),
 		must:    []string{"names/36-nasty-names", "names/36-many-names"},
-		may:     []string{"capabilities/00-list", "capabilities/00-inspect", "combinators/42-leader-seen", "names/36-prefix-isolates", "waiting/09-granted-on-break", "release/20-break-pushed", "release/20-break-old-holder-learns", "fencing/32-over-break"},
+		may:     []string{"release/20-break-earlier-holder", "capabilities/00-list", "capabilities/00-inspect", "combinators/42-leader-seen", "names/36-prefix-isolates", "waiting/09-granted-on-break", "release/20-break-pushed", "release/20-break-old-holder-learns", "fencing/32-over-break"},
 	},
 	{
 		name:  "the prefix is ignored",
@@ -130,9 +130,9 @@ var faultsOfManners = []fault{
 				return w.Backend.Acquire(context.WithoutCancel(ctx), req)
 			}
 		},
-		must: []string{"waiting/08-timed-wait", "cancellation/15-cancel-prompt", "cancellation/15-leaves-no-place", "cancellation/15-leaves-no-goroutine",
+		must: []string{"waiting/08-timed-wait", "cancellation/17-wait-limit", "cancellation/15-cancel-prompt", "cancellation/15-leaves-no-place", "cancellation/15-leaves-no-goroutine",
 			"waiting/12-fifo-cancelled-waiters", "lifecycle/37-close-ends-waits", "combinators/41-all-or-nothing"},
-		may: []string{"exclusion/07-history-linearizable", "cancellation/16-cancel-races-grant"},
+		may: []string{"ambiguity/34-abandoned-together", "exclusion/07-history-linearizable", "cancellation/16-cancel-races-grant"},
 	},
 	{
 		name: "an attempt under a dead context is executed",
@@ -187,6 +187,18 @@ var faultsOfManners = []fault{
 		must:  []string{"release/20-break-pushed"},
 	},
 	{
+		name: "notifies of the first change only",
+		build: func(w *wrap, _ *service) {
+			n := 0
+			w.watch = func(changed func()) {
+				if n++; n <= 2 {
+					changed()
+				}
+			}
+		},
+		must: []string{"capabilities/00-changes"},
+	},
+	{
 		name: "reports a loss at a release",
 		build: onGrant(func(_ *wrap, _ *service, req backend.Request, g *wrapGrant) {
 			g.release = func(ctx context.Context) error {
@@ -224,6 +236,20 @@ var faultsOfManners = []fault{
 		must:  []string{"capabilities/00-inspect"},
 	},
 	{
+		name: "a grant ends at the deadline of its request",
+		build: func(w *wrap, _ *service) {
+			w.acquire = func(ctx context.Context, req backend.Request) (backend.Grant, error) {
+				g, err := w.Backend.Acquire(ctx, req)
+				if d, ok := ctx.Deadline(); ok && err == nil {
+					time.AfterFunc(time.Until(d), func() { _ = g.Release(context.WithoutCancel(ctx)) })
+				}
+				return g, err
+			}
+		},
+		must: []string{"cancellation/17-wait-limit"},
+		may:  []string{"exclusion/07-history-linearizable"},
+	},
+	{
 		name: "list does not stop",
 		build: func(w *wrap, _ *service) {
 			w.list = func(ctx context.Context, yield func(backend.Info) bool) error {
@@ -244,7 +270,7 @@ var faultsOfManners = []fault{
 			}
 		}),
 		must: []string{"lease/22-renewal-outlasts-ttl", "ambiguity/34-renew-reply-dropped"},
-		may: []string{"fencing/31-constant-and-own", "lifecycle/38-hundreds-of-keys", "lease/23-renewal-recovers", "loss/28-renewals-fail", "cancellation/17-hold-outlives-context",
+		may: []string{"fencing/31-constant-and-own", "lifecycle/38-hundreds-of-keys", "lease/23-renewal-recovers", "loss/28-renewals-fail", "cancellation/17-hold-outlives-context", "cancellation/17-wait-limit",
 			"lease/22-no-renewal-after-release"},
 	},
 }

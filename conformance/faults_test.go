@@ -32,7 +32,7 @@ type fault struct {
 }
 
 // faults are all of them.
-var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches, faultsOfStrangers)
+var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches, faultsOfStrangers, faultsOfOverlaps)
 
 // service is what the clients of one broken service share.
 type service struct {
@@ -77,6 +77,8 @@ func (f fault) open() conformance.Harness {
 			return plain{w}
 		case w.together != nil:
 			return together{w}
+		case w.watch != nil:
+			return watching{w}
 		}
 		return w
 	}
@@ -118,6 +120,16 @@ func failures(rep *conformance.Report) map[string]string {
 		}
 	}
 	return reasons
+}
+
+// TestWatching shows that a backend that notifies of each change passes the case of it.
+func TestWatching(t *testing.T) {
+	f := fault{build: func(w *wrap, _ *service) { w.watch = func(changed func()) { changed() } }}
+	conformance.Run(t, f.open(), conformance.Only("^capabilities/00-changes$"), conformance.OnReport(func(r *conformance.Report) {
+		if r.Count(conformance.Passed) != 1 {
+			t.Errorf("want the case passed, got %+v", r.Results)
+		}
+	}))
 }
 
 // TestFaults shows that each broken backend fails the cases that name its fault,

@@ -79,7 +79,7 @@ type Harness struct {
 	KeyOf func(name string) string
 
 	// GuardedWrite writes to the service's own data if token is not stale, and fails
-	// otherwise.
+	// otherwise. Each key guards data of its own. Tokens have 64 bits.
 	GuardedWrite func(ctx context.Context, key string, token uint64) error
 
 	// OwnGoroutines are parts of stack traces by which goroutines of the harness are

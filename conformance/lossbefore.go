@@ -114,9 +114,11 @@ func slowReplies(t *T) {
 func hang(t *T) {
 	key, ttl := t.key("hang"), t.lossTTL()
 	late := t.lateness()
-	l := t.mustLock(t.client(lock.WithTTL(ttl)).Mutex(key), "a free key")
+	c := t.client(lock.WithTTL(ttl))
+	l := t.mustLock(c.Mutex(key), "a free key")
 	w := t.waiter(lock.WithTTL(ttl))
 	next := t.lockWaiting(t.ctx, w, key)
+	done := t.mustLock(c.Mutex(t.key("hang-done")), "a free key")
 	if err := t.h.StopServer(t.ctx); err != nil {
 		t.fatalf("StopServer: %v", err)
 	}
@@ -130,8 +132,14 @@ func hang(t *T) {
 		}
 	}
 	t.later(resume)
+	unlocked := make(chan error, 1)
+	live := done.Err() == nil
+	go func() { unlocked <- done.Unlock(t.ctx) }()
 	at := t.signalled(l, ttl+t.slack(), fmt.Sprintf("a lease of TTL %v whose service hangs", ttl))
 	resume(t.ctx)
+	if err := <-unlocked; live && err != nil && !errors.Is(err, lock.ErrUncertain) {
+		t.errorf("Unlock under a live lease while the service hangs: want nil or ErrUncertain, got %v", err)
+	}
 	got := t.end(2*ttl+t.slack(), "the waiter when the service goes on", next)
 	if got.err != nil {
 		// the service was silent for about a TTL, which is as long as a wait rides out

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
@@ -17,10 +18,10 @@ func memHarness() conformance.Harness {
 	space := memlock.NewSpace()
 	admin := space.Backend()
 	var guard sync.Mutex
-	var seen uint64 // by the one guarded resource
+	seen := map[string]uint64{} // by the guarded resources
 	return conformance.Harness{
 		Name:   "mem",
-		Budget: conformance.Budget{WakesPerRelease: 1},
+		Budget: conformance.Budget{WakesPerRelease: 1, DeadProcess: 100 * time.Millisecond},
 		Open:   func(context.Context) (backend.Backend, error) { return space.Backend(), nil },
 		OpenPrefix: func(_ context.Context, prefix string) (backend.Backend, error) {
 			return space.Backend(memlock.WithPrefix(prefix)), nil
@@ -44,13 +45,13 @@ func memHarness() conformance.Harness {
 			return admin.Abandon(ctx, backend.Request{Key: key, Owner: info.Holder.Owner})
 		},
 		KeepsFence: true,
-		GuardedWrite: func(_ context.Context, _ string, token uint64) error {
+		GuardedWrite: func(_ context.Context, key string, token uint64) error {
 			guard.Lock()
 			defer guard.Unlock()
-			if token < seen {
+			if token < seen[key] {
 				return errors.New("stale token")
 			}
-			seen = token
+			seen[key] = token
 			return nil
 		},
 	}

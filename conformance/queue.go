@@ -50,13 +50,6 @@ var queueCases = []Case{
 		run:    fifoCancelled,
 	},
 	{
-		ID:     "waiting/12-dead-waiter",
-		Title:  "a waiter that died does not stall the waiters behind it beyond its bound, nor reorder them",
-		Clause: "A dead waiter holds up the queue for at most its TTL.",
-		needs:  []need{needQueue},
-		run:    deadWaiter,
-	},
-	{
 		ID:     "waiting/12-try-does-not-overtake",
 		Title:  "TryLock does not overtake waiters",
 		Clause: "TryAcquire must not overtake the waiters in the backend's queue.",
@@ -173,49 +166,6 @@ func fifoCancelled(t *T) {
 	}
 	if got := order(); !slices.Equal(got, want) {
 		t.errorf("order of service: want that of arrival, %v, got %v", want, got)
-	}
-}
-
-func deadWaiter(t *T) {
-	key, ttl := t.key("dead-waiter"), t.ttl()
-	l := t.mustLock(t.client().Mutex(key), "a free key")
-
-	// The first in the queue dies: by SIGKILL where there is a process to kill, else
-	// by closing its session under its feet.
-	if t.h.Worker != nil && t.caps.Scope >= backend.ScopeMachine {
-		p := t.worker()
-		p.waitLock(key, ttl)
-		t.afterDeath(key, ttl, l, p.kill)
-		return
-	}
-	b := t.open()
-	req := request(key, ttl)
-	waits := make(chan struct{}, 1)
-	req.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
-	go func() { _, _ = b.(backend.Waiter).Acquire(context.WithoutCancel(t.ctx), req) }()
-	select {
-	case <-waits:
-	case <-time.After(t.slack()):
-		t.fatalf("raw Acquire of a held key: want OnWait called within %v", t.slack())
-	}
-	t.afterDeath(key, ttl, l, func() {
-		ctx, cancel := context.WithTimeout(t.ctx, t.slack())
-		defer cancel()
-		_ = b.Close(ctx)
-	})
-}
-
-func (t *T) afterDeath(key string, ttl time.Duration, l *lock.Lease, die func()) {
-	order, _, ends := t.queueUp(key, 4, ttl)
-	die()
-	t.mustUnlock(l, "the holder")
-	for i, end := range ends {
-		if got := t.end(ttl+t.slack(), fmt.Sprintf("waiter %d behind a dead one", i), end); got.err != nil {
-			t.errorf("waiter %d behind a dead one: want a grant, got %v", i, got.err)
-		}
-	}
-	if got, want := order(), []int{0, 1, 2, 3}; t.caps.Order == backend.FIFO && !slices.Equal(got, want) {
-		t.errorf("order of service behind a dead waiter: want that of arrival, %v, got %v", want, got)
 	}
 }
 

@@ -165,7 +165,7 @@ func (t *T) client(opts ...lock.Option) *lock.Client {
 }
 
 func (t *T) clientOf(b backend.Backend, opts ...lock.Option) *lock.Client {
-	own := []lock.Option{lock.WithTTL(t.longTTL()), lock.WithObserver(t.observer())}
+	own := []lock.Option{lock.WithLogger(nil), lock.WithTTL(t.longTTL()), lock.WithObserver(t.observer())}
 	c, err := lock.New(b, slices.Concat(own, t.o.clients, opts)...)
 	if err != nil {
 		t.fatalf("New: want a client, got %v", err)

@@ -1,10 +1,13 @@
 package conformance
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 )
 
@@ -108,4 +111,103 @@ func renewedTogether(t *T) {
 			}
 		}
 	}
+}
+
+// needBatchAbandoner is met by a driver that abandons many attempts at once, as it is deployed.
+var needBatchAbandoner = need{"backend.BatchAbandoner", func(t *T) (Status, string) {
+	if _, ok := t.probe.(backend.BatchAbandoner); !ok {
+		return NotDeclared, "the driver has no BatchAbandoner; the core abandons one by one"
+	}
+	two := []backend.Request{request(t.key("unsupported"), t.longTTL()), request(t.key("unsupported"), t.longTTL())}
+	errs := t.open().(backend.BatchAbandoner).AbandonBatch(t.ctx, two)
+	if len(errs) == 2 && errors.Is(errs[0], errors.ErrUnsupported) {
+		return NotDeclared, "abandoning many at once is refused here with errors.ErrUnsupported; the core abandons one by one"
+	}
+	return "", ""
+}}
+
+// abandonedTogether abandons attempts that hold their keys, and others between them: attempts
+// that were released, that have a successor, and that waited for a key.
+func abandonedTogether(t *T) {
+	const n = 50
+	b, other := t.open(), t.client()
+	all := make([]backend.Request, n)
+	what := make([]string, n) // "" for an attempt that holds its key
+	successors := map[int]backend.Grant{}
+	for i := range n {
+		req, g := t.holdRaw(b, t.key("together"), t.longTTL())
+		if all[i] = req; i%7 > 1 {
+			continue
+		}
+		what[i] = "released"
+		if err := g.Release(t.ctx); err != nil {
+			t.fatalf("Release by the holder: want nil, got %v", err)
+		}
+		if i%7 == 1 {
+			what[i] = "succeeded"
+			_, successors[i] = t.holdRaw(b, req.Key, t.longTTL())
+		}
+	}
+	var held *lock.Lease // while two attempts of the batch wait for it
+	if w, ok := b.(backend.Waiter); ok {
+		key := t.key("waited-for")
+		held = t.mustLock(other.Mutex(key), "a free key")
+		for range 2 {
+			all, what = append(all, t.gaveUp(w, key)), append(what, "waited for a key")
+		}
+	}
+
+	ended, cancel := context.WithCancel(t.ctx)
+	cancel()
+	errs := b.(backend.BatchAbandoner).AbandonBatch(ended, all)
+	for i, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.errorf("AbandonBatch with a context that had ended, at %d: want its error or nil, got %v", i, err)
+		}
+	}
+	if errs = append(errs[:0:0], b.(backend.BatchAbandoner).AbandonBatch(t.ctx, all)...); len(errs) != len(all) {
+		t.fatalf("AbandonBatch of %d attempts: want as many errors, got %d", len(all), len(errs))
+	}
+	for i, err := range errs {
+		if err != nil {
+			t.errorf("AbandonBatch, at %d, which %s: want nil, got %v", i, cmp.Or(what[i], "held"), err)
+		}
+	}
+	for i, req := range all[:n] {
+		if s := successors[i]; s == nil {
+			t.free(other, req.Key, fmt.Sprintf("the key at %d, abandoned together with others", i), t.slack())
+		} else if err := s.Renew(t.ctx, t.longTTL()); err != nil {
+			t.errorf("Renew by the successor of the attempt at %d: want nil, got %v", i, err)
+		}
+	}
+	if held != nil {
+		t.mustUnlock(held, "the holder")
+		t.free(t.client(), held.Name(), "a key whose waiters were abandoned together", t.slack())
+	}
+}
+
+// gaveUp returns an attempt that waited for key until its context ended.
+func (t *T) gaveUp(w backend.Waiter, key string) backend.Request {
+	req := request(key, t.longTTL())
+	waits := make(chan struct{})
+	req.OnWait = func(*backend.LockedError) { close(waits) }
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.Acquire(ctx, req)
+		done <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-done:
+		t.fatalf("Acquire of a held key: want it to wait, got %v", err)
+	case <-time.After(t.slack()):
+		t.fatalf("Acquire of a held key: want it to wait, OnWait was not called within %v", t.slack())
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.fatalf("Acquire of a held key whose context ended: want an error, it was granted")
+	}
+	return req
 }

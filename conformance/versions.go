@@ -2,10 +2,10 @@ package conformance
 
 import (
 	"reflect"
-	"runtime/debug"
 	"strings"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/buildinfo"
 )
 
 // suiteVersion returns the module and the version of the suite.
@@ -30,21 +30,6 @@ func driverVersion(b backend.Backend) string {
 // moduleOf returns the module of a package and its version, "example.com/toy v1.2.0", or "(devel)" for one that was
 // built from a work tree.
 func moduleOf(pkg string) string {
-	best := &debug.Module{}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return pkg + " (devel)"
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if (pkg == m.Path || strings.HasPrefix(pkg, m.Path+"/")) && len(m.Path) > len(best.Path) {
-			best = m
-		}
-	}
-	switch {
-	case best.Path == "":
-		return pkg + " (devel)"
-	case best.Replace != nil || best.Version == "":
-		return best.Path + " (devel)"
-	}
-	return best.Path + " " + best.Version
+	path, version := buildinfo.ModuleOf(pkg)
+	return path + " " + version
 }

@@ -48,7 +48,7 @@ func WorkerMain() {
 	var c *lock.Client
 	var err error
 	for end := time.Now().Add(20 * time.Second); ; { // opening at a bad moment is no case of the suite's
-		c, err = lock.Open(ctx, url, lock.WithObserver(&lock.Observer{
+		c, err = lock.Open(ctx, url, lock.WithLogger(nil), lock.WithObserver(&lock.Observer{
 			Waiting: func(context.Context, lock.Event) { fmt.Println("waits") },
 		}))
 		if err == nil {
@@ -186,6 +186,13 @@ type process struct {
 func (t *T) worker() *process { return t.launch(t.h.Worker()) }
 
 func (t *T) launch(cmd *exec.Cmd) *process {
+	p := t.begin(cmd)
+	p.expect("ready", time.Minute)
+	return p
+}
+
+// begin starts a worker, which says "ready" when it has opened the service.
+func (t *T) begin(cmd *exec.Cmd) *process {
 	p := &process{t: t, cmd: cmd, lines: make(chan string, 100)}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -210,7 +217,6 @@ func (t *T) launch(cmd *exec.Cmd) *process {
 		close(p.lines)
 	}()
 	t.later(func(context.Context) { p.kill() })
-	p.expect("ready", time.Minute)
 	return p
 }
 

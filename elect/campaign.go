@@ -38,7 +38,7 @@ func WithOnRetry(f func(err error)) Option { return func(c *config) { c.onRetry 
 // Campaign locks m, calls lead while m is held, and repeats this until the campaign
 // ends. The holder of m is the leader; lock.WithMetadata can publish its address.
 //
-// lead's context has the values of ctx. It ends when ctx ends, with the cause of ctx,
+// lead's context has the values of ctx and the lease, see lock.FromContext. It ends when ctx ends, with the cause of ctx,
 // and when the lease is lost, with the cause lock.ErrLost and before another process can
 // lead. lead must return soon after that: Campaign waits for it, so that two terms never
 // overlap in one process. Campaign releases m when lead returns or panics.
@@ -51,8 +51,9 @@ func WithOnRetry(f func(err error)) Option { return func(c *config) { c.onRetry 
 //   - ctx ends: Campaign returns an error that matches ctx.Err(), joined with lead's
 //     error if that says more.
 //
-// If Lock fails for a reason that may pass, Campaign tries again after a pause. It
-// returns an error that repeating cannot change: ErrInvalid, ErrClosed,
+// If Lock fails for a reason that may pass, Campaign tries again after a pause. A wait limit
+// (lock.WithWait) does not end the campaign: the candidate waits again after the least pause,
+// behind the others. Campaign returns an error that repeating cannot change: ErrInvalid, ErrClosed,
 // errors.ErrUnsupported, or ErrLocked because ctx is that of a lease of m.
 func Campaign(ctx context.Context, m lock.Mutex, lead func(ctx context.Context) error, opts ...Option) error {
 	c := &config{minPause: 100 * time.Millisecond, maxPause: 10 * time.Second, onRetry: func(error) {}}
@@ -75,6 +76,8 @@ func Campaign(ctx context.Context, m lock.Mutex, lead func(ctx context.Context) 
 			if time.Since(start) > c.maxPause {
 				pause.Next = c.minPause
 			}
+		} else if errors.Is(err, lock.ErrWaitLimit) && ctx.Err() == nil {
+			pause.Next = c.minPause // the candidate has waited already
 		} else if ctx.Err() != nil || errors.Is(err, lock.ErrLocked) || !retry.Transient(err) {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/elect"
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/memlock"
 )
 
@@ -50,6 +51,30 @@ func TestCampaignPanicReleases(t *testing.T) {
 		}
 	}()
 	_ = elect.Campaign(t.Context(), c.Mutex("k"), func(context.Context) error { panic("boom") })
+}
+
+// A wait limit ends no campaign, and the candidate does not pause for longer each time.
+func TestCampaignWaitLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		space := memlock.NewSpace()
+		held := locktest.MustLock(t, newClient(t, space.Backend()).Mutex("k"))
+		waits := 0
+		retried := elect.WithOnRetry(func(err error) {
+			waits++
+			wantErr(t, "the reason of a retry", err, lock.ErrWaitLimit)
+		})
+		time.AfterFunc(time.Minute, func() { _ = held.Unlock(context.Background()) })
+		start := time.Now()
+		err := elect.Campaign(t.Context(), newClient(t, space.Backend()).Mutex("k", lock.WithWait(time.Second)), func(ctx context.Context) error {
+			if token, ok := lock.FromContext(ctx).Token(); !ok || token < 2 {
+				t.Errorf("token %d, %v; want that of the leader's lease", token, ok)
+			}
+			return nil
+		}, retried)
+		if took := time.Since(start); err != nil || waits < 50 || took > 61*time.Second {
+			t.Errorf("led after %d waits and %v, %v; want more than 50 waits of a second", waits, took, err)
+		}
+	})
 }
 
 // After ErrResign the candidates that wait lead first.

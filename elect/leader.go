@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/interlock-go/lock"
@@ -30,6 +31,9 @@ func Leader(ctx context.Context, m lock.Mutex) (*lock.Holder, error) {
 // It calls Leader once in each interval, which must be positive: a change is yielded at
 // most one interval late, and a term that lies between two calls is not seen.
 //
+// If the service notifies clients of changes (etcd, ZooKeeper), Watch also calls Leader
+// after each notification, at most ten times in an interval. The interval can then be long.
+//
 // If Leader fails, Watch yields the error once and continues; the next answer is
 // yielded even if the holder is the same as before. After an error that repeating
 // cannot change (lock.ErrInvalid, lock.ErrClosed, errors.ErrUnsupported) Watch ends.
@@ -40,10 +44,13 @@ func Watch(ctx context.Context, m lock.Mutex, interval time.Duration) iter.Seq2[
 				Err: fmt.Errorf("%w interval %v: want a positive duration", lock.ErrInvalid, interval)})
 			return
 		}
+		changed, stop := changesOf(ctx, m)
+		defer stop()
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		var last *answer
 		for {
+			asked := time.Now()
 			leader, err := Leader(ctx, m)
 			if ctx.Err() != nil {
 				return
@@ -61,10 +68,40 @@ func Watch(ctx context.Context, m lock.Mutex, interval time.Duration) iter.Seq2[
 			}
 			select {
 			case <-ticker.C:
+			case <-changed:
+				select {
+				case <-time.After(time.Until(asked.Add(interval / 10))):
+				case <-ctx.Done():
+					return
+				}
 			case <-ctx.Done():
 				return
 			}
 		}
+	}
+}
+
+// changesOf returns a channel that receives a value after changes of m, as far as the
+// service notifies of them. stop ends that.
+func changesOf(ctx context.Context, m lock.Mutex) (changed <-chan struct{}, stop func()) {
+	w, ok := m.(lock.ChangeWatcher)
+	if !ok {
+		return nil, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	c := make(chan struct{}, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		_ = w.WatchChanges(ctx, func() { // without it Watch polls
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		})
+	})
+	return c, func() {
+		cancel()
+		watching.Wait()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/elect"
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/memlock"
 )
 
@@ -154,4 +156,97 @@ type cutOff struct {
 func (c *cutOff) Inspect(ctx context.Context) (lock.Info, error) {
 	c.cancel()
 	return lock.Info{}, ctx.Err()
+}
+
+// notifying is a service that notifies of changes of its locks when the test says so.
+type notifying struct {
+	*memlock.Backend
+	mu      sync.Mutex
+	changed func()
+	fail    error // of each watch
+	watches int
+}
+
+func (n *notifying) WatchChanges(ctx context.Context, _ string, changed func()) error {
+	n.mu.Lock()
+	n.watches++
+	fail := n.fail
+	n.changed = changed
+	n.mu.Unlock()
+	if fail != nil {
+		return fail
+	}
+	changed()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Watch asks after a notification, and not more than ten times in an interval. It polls
+// while the watch fails, and watches again.
+func TestWatchChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		space := memlock.NewSpace()
+		n := &notifying{Backend: space.Backend(), fail: errNet}
+		inspected := &counting{notifying: n}
+		c := newClient(t, inspected)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		seen := make(chan string, 10)
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			for leader, err := range elect.Watch(ctx, c.Mutex("k"), time.Hour) {
+				if err != nil {
+					t.Error(err)
+				}
+				seen <- fmt.Sprint(leader != nil)
+			}
+		})
+		time.Sleep(time.Minute)
+		if got := <-seen; got != "false" {
+			t.Errorf("of a free lock: want no leader, got %s", got)
+		}
+		n.mu.Lock()
+		if n.watches < 5 {
+			t.Errorf("a watch that fails: want it begun again, got %d watches in a minute", n.watches)
+		}
+		n.fail = nil
+		n.mu.Unlock()
+		time.Sleep(15 * time.Second)
+		l := locktest.MustLock(t, newClient(t, space.Backend()).Mutex("k"))
+		begun, asked := time.Now(), inspected.count()
+		n.mu.Lock()
+		changed := n.changed
+		n.mu.Unlock()
+		for range 100 {
+			changed()
+			synctest.Wait()
+		}
+		if got, took := <-seen, time.Since(begun); got != "true" || took > 6*time.Minute {
+			t.Errorf("after a notification: want a leader within a tenth of the interval, got %s after %v", got, took)
+		}
+		time.Sleep(5 * time.Minute)
+		if got := inspected.count() - asked; got > 2 {
+			t.Errorf("100 notifications at once: want at most 2 requests in 10 minutes, got %d", got)
+		}
+		_ = l.Unlock(ctx)
+		time.Sleep(time.Hour) // not notified: the interval
+		if got := <-seen; got != "false" {
+			t.Errorf("without a notification: want the change seen after the interval, got %s", got)
+		}
+		cancel()
+		watching.Wait()
+	})
+}
+
+// counting counts the requests of Inspect.
+type counting struct {
+	*notifying
+	n atomic.Int64
+}
+
+func (c *counting) count() int64 { return c.n.Load() }
+
+func (c *counting) Inspect(ctx context.Context, key string) (backend.Info, error) {
+	c.n.Add(1)
+	return c.notifying.Inspect(ctx, key)
 }

@@ -87,22 +87,30 @@ func rangeOf(r *clientv3.TxnResponse, i int) *etcdserverpb.RangeResponse {
 type queuePlace struct {
 	revision int64 // that created the key: the position in the queue, and the token
 	first    bool
-	others   int64 // number of keys of others when the key was put
+	others   int64 // number of keys of others when the key was put; -1 if they were not counted
 }
 
-// enqueue puts the key of the attempt, in one round trip. The transaction counts the
-// keys of the folder before it puts, so the answer says whether the key is the first.
-func (a *attempt) enqueue(ctx context.Context, s *session) (queuePlace, error) {
+// enqueue puts the key of the attempt, in one round trip. With count the transaction also
+// counts the keys of the folder, so the answer says whether the key is the first. That costs
+// the server time for each of them, and for each that was deleted since the last compaction.
+func (a *attempt) enqueue(ctx context.Context, s *session, count bool) (queuePlace, error) {
 	a.begin(s)
+	then := []clientv3.Op{a.put(s)}
+	if count {
+		then = append(then, clientv3.OpGet(a.folder, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly()))
+	}
 	r, err := a.txn(ctx, s, clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
-		[]clientv3.Op{clientv3.OpGet(a.folder, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly()), a.put(s)},
-		[]clientv3.Op{clientv3.OpGet(a.key, clientv3.WithKeysOnly()), clientv3.OpGet(a.folder, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)})
+		then, []clientv3.Op{clientv3.OpGet(a.key, clientv3.WithKeysOnly()), clientv3.OpGet(a.folder, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)})
 	if err != nil {
 		return queuePlace{}, err
 	}
 	if r.Succeeded {
-		n := rangeOf(r, 0).GetCount()
-		return queuePlace{revision: r.Header.Revision, first: n == 0, others: n}, nil
+		p := queuePlace{revision: r.Header.Revision, others: -1}
+		if count {
+			p.others = rangeOf(r, 1).GetCount() - 1
+			p.first = p.others == 0
+		}
+		return p, nil
 	}
 	own, first := rangeOf(r, 0).GetKvs(), rangeOf(r, 1).GetKvs()
 	if len(own) == 0 {
@@ -167,13 +175,17 @@ func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool
 		return nil, false, err
 	}
 	defer s.leave()
-	p, err := a.enqueue(limited, s)
+	v := a.b.followedQueue(a.folder)
+	if v != nil {
+		defer v.leave()
+	}
+	p, err := a.enqueue(limited, s, v == nil)
 	if err != nil {
 		return nil, false, err
 	}
 	a.answered = time.Now()
 	if !p.first {
-		if err := a.wait(ctx, s, p); err != nil {
+		if err := a.wait(ctx, s, v, p); err != nil {
 			if t := s.lastAnswer(); t.After(a.answered) {
 				a.answered = t
 			}
@@ -197,11 +209,18 @@ func contender(folder string, kv *mvccpb.KeyValue) backend.Contender {
 	return backend.Contender{Owner: rest}
 }
 
-// txn sends a request to acquire, which a tombstone of the attempt refuses. It sends
-// the request again as resendPolicy allows: the attempt has one key however often the
-// servers execute it. It returns errRequeue if the lease is gone.
+// txn sends a request to acquire, which a tombstone of the attempt refuses, once fewer than
+// maxAcquiring of this backend have no reply. It sends the request again as resendPolicy
+// allows: the attempt has one key however often the servers execute it. It returns errRequeue
+// if the lease is gone.
 func (a *attempt) txn(ctx context.Context, s *session, cond clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	b := a.b
+	select {
+	case b.acquiring <- struct{}{}:
+		defer func() { <-b.acquiring }()
+	case <-ctx.Done():
+		return nil, a.failed(backend.NotExecuted(b.readError(ctx, ctx.Err())))
+	}
 	notAbandoned := clientv3.Compare(clientv3.CreateRevision(b.tombstone(s.id, a.req.Owner)), "=", 0)
 	resend := resendPolicy{limit: b.opt.openTimeout}
 	for {
@@ -221,14 +240,18 @@ func (a *attempt) txn(ctx context.Context, s *session, cond clientv3.Cmp, then, 
 		if b.ctx.Err() == nil && resend.wait(ctx, err) {
 			continue
 		}
-		err = b.writeError(ctx, err)
-		if !a.unanswered.Load() {
-			a.forget()
-		} else if !errors.Is(err, backend.ErrUncertain) {
-			err = backend.Uncertain(err) // because of an earlier request
-		}
-		return nil, err
+		return nil, a.failed(b.writeError(ctx, err))
 	}
+}
+
+// failed returns the error of an attempt whose last request failed with err.
+func (a *attempt) failed(err error) error {
+	if !a.unanswered.Load() {
+		a.forget()
+	} else if !errors.Is(err, backend.ErrUncertain) {
+		err = backend.Uncertain(err) // because of an earlier request
+	}
+	return err
 }
 
 // resendPolicy allows to send a request again three times if the connection breaks, and

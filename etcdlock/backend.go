@@ -28,6 +28,8 @@ type Backend struct {
 	wg   sync.WaitGroup // requests and goroutines
 
 	opening, openingOther chan struct{} // capacity 1: a stream is being opened
+	counting              chan struct{} // capacity 1: an attempt counts the processes in a queue
+	acquiring             chan struct{} // requests to acquire without a reply
 	keepWatchStream       sync.Once
 
 	mu       sync.Mutex // guards the fields below
@@ -39,13 +41,18 @@ type Backend struct {
 	stream   *leaseStream          // the last that answered, or nil; it may have failed
 }
 
+// maxAcquiring is for how many requests to acquire a backend awaits replies. The servers refuse
+// requests while 5,000 wait to be applied. In an outage all that were sent leave tombstones.
+const maxAcquiring = 256
+
 var (
-	_ backend.Backend   = (*Backend)(nil)
-	_ backend.Waiter    = (*Backend)(nil)
-	_ backend.Inspector = (*Backend)(nil)
-	_ backend.Lister    = (*Backend)(nil)
-	_ backend.Breaker   = (*Backend)(nil)
-	_ backend.Pinger    = (*Backend)(nil)
+	_ backend.Backend       = (*Backend)(nil)
+	_ backend.Waiter        = (*Backend)(nil)
+	_ backend.Inspector     = (*Backend)(nil)
+	_ backend.ChangeWatcher = (*Backend)(nil)
+	_ backend.Lister        = (*Backend)(nil)
+	_ backend.Breaker       = (*Backend)(nil)
+	_ backend.Pinger        = (*Backend)(nil)
 )
 
 // Client returns the client of etcd, for requests of the caller.

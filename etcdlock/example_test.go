@@ -2,6 +2,7 @@ package etcdlock_test
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"time"
 
@@ -47,4 +48,10 @@ func ExampleBackend_OwnerCmp() {
 	if err == nil && !r.Succeeded {
 		log.Print("the lock was lost: nothing was written")
 	}
+}
+
+// The keys of a lock, for "etcdctl get --prefix" or a rule of the server's access control.
+func ExampleFolder() {
+	fmt.Println(etcdlock.Folder("shop", "orders/42"))
+	// Output: shop/orders%2F42/
 }

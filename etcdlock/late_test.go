@@ -31,7 +31,7 @@ func TestLateRequest(t *testing.T) {
 		if how == "try" {
 			_, err = late.try(t.Context(), s)
 		} else {
-			_, err = late.enqueue(t.Context(), s)
+			_, err = late.enqueue(t.Context(), s, true)
 		}
 		if !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: want ErrInvalid, got %v", how, err)

@@ -86,7 +86,8 @@ func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, er
 		client: client, opt: o, root: escape(o.prefix) + "/",
 		sessions: map[int64]*session{}, expired: map[*session]struct{}{},
 		attempts: map[string]*attempt{}, views: map[string]*view{},
-		opening: make(chan struct{}, 1), openingOther: make(chan struct{}, 1),
+		opening: make(chan struct{}, 1), openingOther: make(chan struct{}, 1), counting: make(chan struct{}, 1),
+		acquiring: make(chan struct{}, maxAcquiring),
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	limited, cancel := context.WithTimeout(ctx, o.openTimeout)

@@ -73,9 +73,17 @@ func (n *network) intercept(ctx context.Context, method string, req, reply any, 
 func lossy(t *testing.T) (*Backend, *network) {
 	t.Helper()
 	n := &network{}
+	b := intercepted(t, n.intercept)
+	t.Cleanup(func() { n.set("") }) // before b is closed
+	return b, n
+}
+
+// intercepted returns a backend whose requests go through intercept.
+func intercepted(t *testing.T, intercept grpc.UnaryClientInterceptor) *Backend {
+	t.Helper()
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{server(t)}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(n.intercept)},
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(intercept)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,12 +94,11 @@ func lossy(t *testing.T) (*Backend, *network) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		n.set("")
 		if err := b.Close(context.Background()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return b, n
+	return b
 }
 
 // TestUnavailableServers answers as in an election and as in a restart, which take

@@ -140,6 +140,35 @@ func TestManyProcesses(t *testing.T) {
 	release(t, g)
 }
 
+// TestFollowedQueue: while a process follows the queue of a lock, its attempts do not make
+// the server count the keys. They are granted in order, and when the queue was emptied meanwhile.
+func TestFollowedQueue(t *testing.T) {
+	b, other := newBackend(t, server(t)), newBackend(t, server(t))
+	g := backend.Grant(try(t, other, request("k", time.Minute)))
+	for i := range 8 {
+		next := waiting(t, t.Context(), b, request("k", time.Minute))
+		v := b.followedQueue(b.folder("k"))
+		if v == nil {
+			t.Fatalf("waiter %d: no view of a queue that is not empty", i)
+		}
+		v.leave()
+		second := waiting(t, t.Context(), b, request("k", time.Minute))
+		last := waiting(t, t.Context(), other, request("k", time.Minute))
+		for _, ch := range []<-chan outcome{next, second, last} {
+			release(t, g)
+			g = granted(t, ch)
+		}
+	}
+	release(t, g)
+	for range 50 { // the view may not know of the release yet
+		g, err := b.Acquire(t.Context(), request("k", time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, g)
+	}
+}
+
 // TestCompaction compacts the revisions that a watch has not received yet.
 func TestCompaction(t *testing.T) {
 	for mode, opt := range modes {

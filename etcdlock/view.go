@@ -49,11 +49,21 @@ func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecess
 	if most == 0 {
 		return nil, ""
 	}
+	if p.others > int64(most) {
+		select { // one attempt counts at a time, and the next ones join the view that it began
+		case b.counting <- struct{}{}:
+			defer func() { <-b.counting }()
+		case <-ctx.Done():
+			return nil, ""
+		}
+	}
 	b.mu.Lock()
 	v = b.views[a.folder]
 	b.mu.Unlock()
-	if v != nil && v.processes() > most {
-		return nil, ""
+	if v != nil {
+		if n, _ := v.size(); n > most {
+			return nil, ""
+		}
 	}
 	if v == nil && p.others > int64(most) {
 		processes, predecessor, err := a.countProcesses(ctx, p)
@@ -62,6 +72,23 @@ func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecess
 		}
 	}
 	return b.joinView(a.folder), ""
+}
+
+// followedQueue returns the view of a folder, which it has joined, if there is one with a key
+// in it and few processes contend. An attempt then learns of its position from the view.
+func (b *Backend) followedQueue(folder string) *view {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := b.views[folder]
+	if v == nil {
+		return nil
+	}
+	if n, keys := v.size(); keys == 0 || n > b.opt.queueView {
+		return nil
+	}
+	v.users++
+	v.idle.Stop()
+	return v
 }
 
 // joinView returns the view of a folder, and begins it if there is none.
@@ -94,14 +121,17 @@ func (v *view) enter(w *waiter) {
 	v.checkLocked(w)
 }
 
-// leave ends the wait of w. The last waiter starts the idle timeout of the view.
-func (v *view) leave(w *waiter) {
+// remove ends the wait of w.
+func (v *view) remove(w *waiter) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	delete(v.waiters, w.key)
-	v.mu.Unlock()
-	b := v.b
-	b.mu.Lock()
-	defer b.mu.Unlock()
+}
+
+// leave ends the use of a view by one that has joined it. The last one starts its idle timeout.
+func (v *view) leave() {
+	v.b.mu.Lock()
+	defer v.b.mu.Unlock()
 	if v.users--; v.users == 0 {
 		v.idle.Reset(viewIdleTimeout)
 	}
@@ -117,11 +147,11 @@ func (v *view) endIfIdle() {
 	}
 }
 
-// processes returns the number of contending processes.
-func (v *view) processes() int {
+// size returns the number of contending processes and of keys.
+func (v *view) size() (processes, keys int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.queue.processes)
+	return len(v.queue.processes), len(v.queue.keys)
 }
 
 // checkLocked ends the wait of w if its key is the first or gone. It does nothing while
@@ -220,13 +250,14 @@ func (q *queue) add(kv *mvccpb.KeyValue) {
 	q.count(string(kv.Key), 1)
 }
 
-// remove deletes a key. It is mostly one of the first.
+// remove deletes a key. It is mostly one of the first, so those before it are moved.
 func (q *queue) remove(key string) {
 	i := slices.IndexFunc(q.keys, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == key })
 	if i < 0 {
 		return
 	}
-	q.keys = slices.Delete(q.keys, i, i+1)
+	copy(q.keys[1:i+1], q.keys[:i])
+	q.keys = q.keys[1:]
 	q.count(key, -1)
 }
 

@@ -12,19 +12,24 @@ import (
 )
 
 // wait returns nil when the key of the attempt is the first of its folder, and
-// errRequeue when it is gone. While few processes contend it waits by the view of the
-// queue, else by a watch of its predecessor.
-func (a *attempt) wait(ctx context.Context, s *session, p queuePlace) error {
+// errRequeue when it is gone. It waits by v, if that is not nil. Else it waits by the view of
+// the queue while few processes contend, and by a watch of its predecessor otherwise.
+func (a *attempt) wait(ctx context.Context, s *session, v *view, p queuePlace) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	v, predecessor := a.viewFor(ctx, p)
+	predecessor := ""
+	if v == nil {
+		if v, predecessor = a.viewFor(ctx, p); v != nil {
+			defer v.leave()
+		}
+	}
 	if v == nil {
 		f := &follower{a: a, place: p, predecessor: predecessor}
 		return a.waitError(s, f.wait(ctx))
 	}
 	w := &waiter{key: a.key, revision: p.revision, turn: make(chan bool, 1), reportHolder: a.reportHolder}
-	defer v.leave(w)
+	defer v.remove(w)
 	v.enter(w)
 	var err error
 	select {

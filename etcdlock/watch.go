@@ -5,6 +5,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // watch watches keys from now on, until apply returns false or ctx ends. Whenever a watch
@@ -23,6 +25,22 @@ func (b *Backend) watch(ctx context.Context, key string, opts []clientv3.OpOptio
 		}
 		pause(ctx, wait)
 	}
+}
+
+// WatchChanges watches the keys of the holder and the waiters of a lock.
+func (b *Backend) WatchChanges(ctx context.Context, key string, changed func()) error {
+	return b.do(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(b.ctx, cancel)()
+		b.watch(ctx, b.folder(key), []clientv3.OpOption{clientv3.WithPrefix()},
+			func(context.Context) error { changed(); return nil },
+			func([]*clientv3.Event) bool { changed(); return true })
+		if b.ctx.Err() != nil {
+			return backend.ErrClosed
+		}
+		return ctx.Err()
+	})
 }
 
 // startIdleWatch watches a key that is never put, until Close. The client ends its stream

@@ -17,7 +17,7 @@ func ExampleGuard() {
 	ctx := context.Background()
 	space := memlock.NewSpace()
 	open := func(opts ...lock.Option) *lock.Client {
-		c, _ := lock.New(space.Backend(), opts...)
+		c, _ := lock.New(space.Backend(), append(opts, lock.WithLogger(nil))...) // the loss below is on purpose
 		return c
 	}
 	var (

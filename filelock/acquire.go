@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -77,29 +78,38 @@ func (b *Backend) arrive(ctx context.Context, req *backend.Request, queue bool) 
 	if t := b.held(ticketID{path, req.Owner}); t != nil {
 		return t, 0, nil, nil
 	}
-	all, err := g.dir.numbers()
-	if err != nil {
+	c := readCounter(g.fence)
+	highest := c.last
+	if highest == 0 { // a new counter, or a damaged one
+		highest = b.floor()
+	}
+	if before, err = g.dir.living(c.last); err != nil {
 		return nil, 0, nil, err
 	}
-	var highest uint64
-	if len(all) > 0 {
-		highest = all[len(all)-1]
-	}
-	ns, err := g.dir.sweep(all)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	if len(ns) > 0 {
-		locked = &backend.LockedError{Holder: g.dir.holder(ns[0])}
-		if !queue {
-			return nil, 0, locked, nil
+	holder := c.granted
+	if before == 0 { // the lock is free, or the last waiter has left
+		ns, err := g.dir.numbers()
+		if err != nil {
+			return nil, 0, nil, err
 		}
-		// Zero if the holder left meanwhile: then the wait begins with a look.
+		highest = slices.Max(append(ns, highest))
 		if before, err = g.dir.lastAlive(ns); err != nil {
 			return nil, 0, nil, err
 		}
+		if holder, err = g.dir.firstAlive(ns); err != nil {
+			return nil, 0, nil, err
+		}
 	}
-	t, err = g.issue(req, highest)
+	if before != 0 {
+		locked = &backend.LockedError{}
+		if n, err := g.dir.living(holder); n != 0 && err == nil {
+			locked.Holder = g.dir.holder(n)
+		}
+		if !queue {
+			return nil, 0, locked, nil
+		}
+	}
+	t, err = g.issue(req, highest, before == 0)
 	return t, before, locked, err
 }
 

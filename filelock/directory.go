@@ -111,8 +111,10 @@ func (b *Backend) touch() error {
 	return nil
 }
 
+const newPrefix = ".new-"
+
 func temporary(dir string) string {
-	return filepath.Join(dir, fmt.Sprintf(".new-%016x", rand.Uint64()))
+	return filepath.Join(dir, fmt.Sprintf(newPrefix+"%016x", rand.Uint64()))
 }
 
 // build creates a directory with empty files, all with exactly the mode, whatever the

@@ -12,6 +12,8 @@
 //	mode=0700    permissions, in octal, of directories that are created; files get
 //	             the same without execution. 2770 shares the locks within a group,
 //	             0777 with all users.
+//	retention=24h  how long the directory of a name is kept after its last grant, at least
+//	             1m; 0 keeps all, see WithRetention
 //	allow=fuse   accepts a directory on FUSE, which must be local and support flock;
 //	             on macOS and BSD also one on any network file system
 //
@@ -35,9 +37,9 @@
 //   - A stopped process (SIGSTOP, a debugger, a suspended laptop) keeps its lock and
 //     its place in the queue. If it is stopped in the critical section, which takes a
 //     few microseconds, no other process can take that lock until it runs or dies.
-//   - Each name leaves a small directory with the counter of its tokens. It may be
-//     deleted when the lock is free and has no waiters. Deleting it earlier breaks the
-//     lock.
+//   - Each name leaves a small directory with the counter of its tokens, which open
+//     Backends remove after the retention. It may be deleted when the lock is free and
+//     has no waiters. Deleting it earlier breaks the lock.
 //   - The cost of a lock is the creation and deletion of files. On ext4 that takes up to
 //     a millisecond when thousands of files come and go in seconds; a directory in
 //     memory (tmpfs, for example below /run) stays fast, and nothing of value is lost.
@@ -57,7 +59,10 @@
 // microseconds), and creates its ticket. The owner of a ticket keeps it open with an
 // exclusive flock as long as it waits or holds; a ticket without a flock is dead. The
 // holder is the owner of the lowest live ticket. A waiter watches the next lower live
-// ticket only.
+// ticket only. If that ends and is the last one that was granted, which the holder notes in
+// fence, no live ticket is left below. Else the waiter reads the directory. An arrival reads
+// it only if the last number drawn is no live ticket. So a cycle costs the same for each
+// number of waiters.
 //
 // A probe of a ticket opens the file for reading and tries a shared flock. Probes are
 // sound for these reasons:
@@ -67,8 +72,8 @@
 //     flock from its owner.
 //   - Two probes do not exclude each other, so a dead ticket never looks alive.
 //   - A dead ticket stays dead, and numbers are not reused. So a waiter that finds no
-//     live ticket below its own holds the lock, with or without the guard. Only the
-//     removal of dead tickets needs the guard.
+//     live ticket below its own holds the lock, with or without the guard. The removal
+//     of dead tickets needs the guard or a live ticket above them.
 //   - A probe opens without write access, so its close is not an IN_CLOSE_WRITE event.
 //   - The kernel reports the close of a dying process before it drops the flock. So
 //     a waiter that was woken and finds its predecessor alive looks again after 50 µs,

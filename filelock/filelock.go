@@ -23,6 +23,7 @@ type Backend struct {
 	prefix    string
 	mode      fs.FileMode
 	allowFUSE bool
+	retention time.Duration
 	host      string
 	local     turns
 	done      chan struct{} // closed by Close
@@ -66,10 +67,11 @@ func WithFUSE() Option { return func(b *Backend) { b.allowFUSE = true } }
 // does not share it, the error matches ErrInvalid.
 func New(dir string, opts ...Option) (*Backend, error) {
 	b := &Backend{
-		mode:    0o700,
-		done:    make(chan struct{}),
-		tickets: map[ticketID]*ticket{},
-		local:   turns{m: map[string]*turn{}},
+		mode:      0o700,
+		retention: backend.DefaultRetention,
+		done:      make(chan struct{}),
+		tickets:   map[ticketID]*ticket{},
+		local:     turns{m: map[string]*turn{}},
 	}
 	for _, o := range opts {
 		o(b)
@@ -83,6 +85,9 @@ func New(dir string, opts ...Option) (*Backend, error) {
 	if b.mode&^(fs.ModePerm|fs.ModeSetgid) != 0 || b.mode&0o700 != 0o700 {
 		return nil, backend.Invalid("mode", fmt.Sprintf("%#o", b.mode), modeAccepted)
 	}
+	if err := backend.CheckRetention(b.retention); err != nil {
+		return nil, err
+	}
 	if err := supported(); err != nil {
 		return nil, err
 	}
@@ -94,6 +99,9 @@ func New(dir string, opts ...Option) (*Backend, error) {
 	if err := b.prepare(); err != nil {
 		return nil, err
 	}
+	if b.retention > 0 {
+		b.active.Go(b.removeUnused)
+	}
 	return b, nil
 }
 
@@ -103,6 +111,11 @@ func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 	var opts []Option
 	if prefix := u.Params.String("prefix", ""); prefix != "" {
 		opts = append(opts, WithPrefix(prefix))
+	}
+	if u.Params.String("retention", "") == "0" {
+		opts = append(opts, WithRetention(0))
+	} else {
+		opts = append(opts, WithRetention(u.Params.Duration("retention", backend.DefaultRetention)))
 	}
 	mode := u.Params.String("mode", "")
 	if u.Params.Enum("allow", "", "fuse") != "" {
@@ -157,7 +170,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"A process that is stopped in the critical section, which takes a few microseconds, blocks that lock.",
 			"Deleting the files of a lock that is held breaks it.",
 			"Tokens rise after a power failure or a deletion of the directory only if the clock was not set back.",
-			"Each name leaves a small directory.",
+			"Each name leaves a small directory until it has not been used for the retention.",
 		},
 	}
 	if canWatch {

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -153,31 +151,6 @@ func (g *guard) exit() {
 	g.fence.Close()
 	g.dir.Close()
 	g.leave()
-}
-
-// draw returns the next number: above the counter, above the tickets in the directory,
-// and at least the clock in microseconds.
-func (g *guard) draw(highest uint64) (uint64, error) {
-	var buf [numberLen + 2]byte
-	n, _ := g.fence.ReadAt(buf[:], 0)
-	last := highest
-	// other content, such as that of a new, empty file, is ignored
-	if n == numberLen+1 && buf[numberLen] == '\n' {
-		if v, err := strconv.ParseUint(string(buf[:numberLen]), 10, 64); err == nil {
-			last = max(last, v)
-		}
-	}
-	if last == math.MaxUint64 {
-		return 0, fmt.Errorf("%s: the ticket numbers are exhausted", g.fence.Name())
-	}
-	next := last + 1
-	if now := time.Now().UnixMicro(); now > 0 {
-		next = max(next, uint64(now))
-	}
-	if _, err := g.fence.WriteAt(fmt.Appendf(nil, "%0*d\n", numberLen, next), 0); err != nil {
-		return 0, err
-	}
-	return next, nil
 }
 
 // turns admits one goroutine of this Backend at a time to each directory, so that only

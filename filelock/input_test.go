@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -64,9 +65,15 @@ func TestURL(t *testing.T) {
 	for _, bad := range []string{
 		"file:", "file://host" + dir, "file://u:secret@localhost" + dir, "file://" + dir + "?mode=888", "file://" + dir + "?mode=4700",
 		"file://" + dir + "?mode=0070", "file://" + dir + "?allow=nfs", "file://" + dir + "?prefx=a", "file://" + dir + "?prefix=" + strings.Repeat("p", 41),
+		"file://" + dir + "?retention=59s", "file://" + dir + "?retention=-1h",
 	} {
 		if _, err := open(bad); !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	for param, want := range map[string]time.Duration{"": 24 * time.Hour, "?retention=1m": time.Minute, "?retention=0": 0} {
+		if b, err := open("file://" + dir + param); err != nil || b.retention != want {
+			t.Errorf("%q: retention %v, %v, want %v", param, b.retention, err, want)
 		}
 	}
 	t.Chdir(dir)

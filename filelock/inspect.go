@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -22,14 +23,20 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	if err != nil {
 		return backend.Info{}, err
 	}
-	info, _, err := b.inspect(path)
+	info, _, err := b.inspect(ctx, path)
 	info.Name = key
 	return info, err
 }
 
-// inspect also returns the holder's record, for the name.
-func (b *Backend) inspect(path string) (info backend.Info, r record, err error) {
+// inspect also returns the holder's record, for the name. A directory that is deleted
+// meanwhile has no live ticket.
+func (b *Backend) inspect(ctx context.Context, path string) (info backend.Info, r record, err error) {
 	d, err := b.open(path)
+	for errors.Is(err, errReplaced) {
+		if err = b.pause(ctx, time.Millisecond); err == nil {
+			d, err = b.open(path)
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return info, r, nil
 	}
@@ -38,6 +45,9 @@ func (b *Backend) inspect(path string) (info backend.Info, r record, err error) 
 	}
 	defer d.Close()
 	ns, err := d.numbers()
+	if errors.Is(err, fs.ErrNotExist) {
+		return info, r, nil
+	}
 	for _, n := range ns {
 		ok, err := d.alive(n)
 		if err != nil {
@@ -72,10 +82,10 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 			return err
 		}
 		rest, ours := strings.CutPrefix(e.Name(), dirPrefix(b.prefix))
-		if !ours || !e.IsDir() {
+		if !ours || !e.IsDir() || strings.HasPrefix(e.Name(), newPrefix) {
 			continue
 		}
-		info, r, err := b.inspect(filepath.Join(b.root, e.Name()))
+		info, r, err := b.inspect(ctx, filepath.Join(b.root, e.Name()))
 		if err != nil {
 			return err
 		}
@@ -123,17 +133,18 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 	}
 	defer g.exit()
 	ns, err := g.dir.numbers()
-	if err == nil {
-		ns, err = g.dir.sweep(ns)
-	}
-	if err != nil || len(ns) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	h := g.dir.holder(ns[0])
+	n, err := g.dir.firstAlive(ns)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	h := g.dir.holder(n)
 	if owner != "" && owner != h.Owner {
 		return nil, &backend.LockedError{Holder: h}
 	}
-	if err := g.dir.remove(ticketName(ns[0])); err != nil {
+	if err := g.dir.remove(ticketName(n)); err != nil {
 		return nil, err
 	}
 	return &h, nil

@@ -55,19 +55,21 @@ func ticketName(number uint64) string { return fmt.Sprintf("%0*d", numberLen, nu
 
 func ticketPath(dir string, number uint64) string { return filepath.Join(dir, ticketName(number)) }
 
-// firstAlive returns the position of the first live ticket, len(ns) if there is none.
-func (d *directory) firstAlive(ns []uint64) (int, error) {
-	for i, n := range ns {
-		if ok, err := d.alive(n); ok || err != nil {
-			return i, err
-		}
+// living returns the number of a ticket if it is alive, else 0.
+func (d *directory) living(n uint64) (uint64, error) {
+	if n == 0 {
+		return 0, nil
 	}
-	return len(ns), nil
+	ok, err := d.alive(n)
+	if !ok {
+		n = 0
+	}
+	return n, err
 }
 
-// lastAlive returns the last live ticket, 0 if there is none.
-func (d *directory) lastAlive(ns []uint64) (uint64, error) {
-	for _, n := range slices.Backward(ns) {
+// firstAlive returns the first live ticket, 0 if there is none.
+func (d *directory) firstAlive(ns []uint64) (uint64, error) {
+	for _, n := range ns {
 		if ok, err := d.alive(n); ok || err != nil {
 			return n, err
 		}
@@ -75,23 +77,24 @@ func (d *directory) lastAlive(ns []uint64) (uint64, error) {
 	return 0, nil
 }
 
-// sweep removes the dead tickets before the first live one, and returns the rest.
-// Dead tickets between live ones are removed later. It needs the guard.
-func (d *directory) sweep(ns []uint64) ([]uint64, error) {
-	live, err := d.firstAlive(ns)
-	for _, n := range ns[:live] {
-		if rerr := d.remove(ticketName(n)); err == nil {
-			err = rerr
+// lastAlive returns the last live ticket, 0 if there is none, and removes the dead ones
+// behind it. The caller has the guard, or a live ticket above all of ns, so that no number
+// of ns can be drawn again.
+func (d *directory) lastAlive(ns []uint64) (uint64, error) {
+	for _, n := range slices.Backward(ns) {
+		if ok, err := d.alive(n); ok || err != nil {
+			return n, err
 		}
+		_ = d.remove(ticketName(n)) // else the next request tries
 	}
-	return ns[live:], err
+	return 0, nil
 }
 
 // issue creates the ticket of an attempt. The file gets its name when it is complete and
 // locked, so a ticket is live from the moment that it is visible. After an error nothing
 // of it is left.
-func (g *guard) issue(req *backend.Request, highest uint64) (t *ticket, err error) {
-	number, err := g.draw(highest)
+func (g *guard) issue(req *backend.Request, highest uint64, free bool) (t *ticket, err error) {
+	number, err := g.draw(highest, free)
 	if err != nil {
 		return nil, err
 	}

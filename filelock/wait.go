@@ -14,8 +14,10 @@ const (
 	// afterEvent is the first pause after an event: the kernel reports the close of a
 	// dying process's file a moment before it drops the flock.
 	afterEvent = 50 * time.Microsecond
-	// idle is the longest pause, in case an event is missed.
-	idle = 5 * time.Second
+	// idle is the first pause without an event, and longest the longest, in case an event
+	// is missed. Thousands of waiters look seldom.
+	idle    = 5 * time.Second
+	longest = time.Minute
 )
 
 // errGone: the ticket has been removed from the queue.
@@ -79,7 +81,7 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 		case <-woken:
 			pause = afterEvent
 		case <-timer.C:
-			pause = min(2*pause, idle)
+			pause = min(2*pause, longest)
 		case <-t.abandoned:
 		case <-ctx.Done():
 		case <-b.done:
@@ -94,9 +96,13 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 // look returns the live ticket that t waits for. It returns 0 if there is none: then t
 // holds the lock.
 func (t *ticket) look(before uint64) (uint64, error) {
-	next, err := t.predecessor(before)
-	if next != 0 && err == nil {
-		return next, nil
+	d, err := t.b.open(t.path)
+	var next uint64
+	if err == nil {
+		defer d.Close()
+		if next, err = d.predecessor(t.number, before); next != 0 && err == nil {
+			return next, nil
+		}
 	}
 	// t itself must still be in the queue.
 	t.mu.Lock()
@@ -106,26 +112,29 @@ func (t *ticket) look(before uint64) (uint64, error) {
 	} else if err == nil {
 		err = gone
 	}
+	if err == nil {
+		d.setGranted(t.number)
+	}
 	return 0, err
 }
 
 // predecessor returns the ticket before, if it is alive, else the last live ticket before
-// t, else 0.
-func (t *ticket) predecessor(before uint64) (uint64, error) {
-	d, err := t.b.open(t.path)
-	if err != nil {
-		return 0, err
-	}
-	defer d.Close()
+// number, else 0.
+func (d *directory) predecessor(number, before uint64) (uint64, error) {
 	if before != 0 {
 		if ok, err := d.alive(before); err != nil || ok {
 			return before, err
+		}
+		// All tickets between before and number were dead when before was found, and all
+		// below before were dead when it was granted. The dead stay dead.
+		if d.counter().granted == before {
+			return 0, nil
 		}
 	}
 	ns, err := d.numbers()
 	if err != nil {
 		return 0, err
 	}
-	at, _ := slices.BinarySearch(ns, t.number)
+	at, _ := slices.BinarySearch(ns, number)
 	return d.lastAlive(ns[:at])
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
 )
 
 // App is what the commands of a program share: the global flags, the streams and the
@@ -36,13 +37,14 @@ func (a *App) URL() (string, error) { return chooseURL(a.url, a.getenv) }
 // FlagURL returns the URL of --url, or "".
 func (a *App) FlagURL() string { return a.url }
 
-// Open opens a client of a URL. With --verbose the client logs to Err.
+// Open opens a client of a URL. With --verbose the client logs to Err, else not at all: the
+// commands write what concerns their user.
 func (a *App) Open(ctx context.Context, url string, opts ...lock.Option) (*lock.Client, error) {
-	if log := a.Logger(); log != nil {
+	log := a.Logger()
+	if log != nil {
 		log.Debug("opening", "url", DisplayURL(url))
-		opts = append(opts, lock.WithLogger(log))
 	}
-	return lock.Open(ctx, url, opts...)
+	return lock.Open(ctx, url, append(opts, lock.WithLogger(log))...)
 }
 
 // Close closes a client within 5 s. If that fails, Close writes a warning.
@@ -54,15 +56,28 @@ func (a *App) Close(c *lock.Client) {
 	}
 }
 
-// withClient calls f with a client of the chosen URL. A signal ends the context of f.
-func (a *App) withClient(ctx context.Context, f func(context.Context, *lock.Client) error) error {
+// openShared is Open for a command that concerns other processes. It refuses locks in memory.
+func (a *App) openShared(ctx context.Context, url string, opts ...lock.Option) (*lock.Client, error) {
+	if u, err := backend.ParseURL(url); err == nil && u.Scheme == "mem" {
+		return nil, Usagef("invalid URL %s: a lock in memory excludes no other process, and %s is one: want a URL of another scheme, such as file:///var/lib/locks",
+			DisplayURL(url), a.Program.Name)
+	}
+	return a.Open(ctx, url, opts...)
+}
+
+// withClient opens a client of the chosen URL within the limit, and calls f with it. A
+// signal ends the context of f.
+func (a *App) withClient(ctx context.Context, limit *serviceLimit, f func(context.Context, *lock.Client) error) error {
 	return UntilSignal(ctx, func(ctx context.Context) error {
 		u, err := a.URL()
 		if err != nil {
 			return err
 		}
-		c, err := a.Open(ctx, u)
-		if err != nil {
+		var c *lock.Client
+		if err := limit.within(ctx, func(ctx context.Context) (err error) {
+			c, err = a.openShared(ctx, u)
+			return err
+		}); err != nil {
 			return err
 		}
 		err = f(ctx, c)
@@ -72,6 +87,13 @@ func (a *App) withClient(ctx context.Context, f func(context.Context, *lock.Clie
 			err = cerr
 		}
 		return err
+	})
+}
+
+// query is withClient with the limit for f too.
+func (a *App) query(ctx context.Context, limit *serviceLimit, f func(context.Context, *lock.Client) error) error {
+	return a.withClient(ctx, limit, func(ctx context.Context, c *lock.Client) error {
+		return limit.within(ctx, func(ctx context.Context) error { return f(ctx, c) })
 	})
 }
 
@@ -95,7 +117,7 @@ func (a *App) completeNames(ctx context.Context, args Args, word string) []strin
 	if err != nil {
 		return nil
 	}
-	c, err := lock.Open(ctx, u)
+	c, err := lock.Open(ctx, u, lock.WithLogger(nil))
 	if err != nil {
 		return nil
 	}

@@ -11,13 +11,20 @@ import (
 	"github.com/interlock-go/lock"
 )
 
+type breakFlags struct {
+	name  string // the argument
+	owner string
+	yes   bool
+	limit serviceLimit
+}
+
 func (a *App) breakCommand() *Command {
-	var yes bool
-	var owner string
+	var f breakFlags
 	flags := NewFlagSet()
-	flags.BoolVar(&yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.Shorthand("y", "yes")
-	flags.StringVar(&owner, "owner", "", "release it only if this owner id, as inspect --json shows it, holds it")
+	flags.StringVar(&f.owner, "owner", "", "release it only if this owner id, as inspect -o json shows it, holds it")
+	f.limit.addFlag(flags)
 	return &Command{
 		Use:   "break NAME",
 		Short: "Release a lock of any holder",
@@ -31,45 +38,48 @@ holder still has it. Elsewhere --yes is required, which releases the lock of whi
 holder has it, unless --owner names one. If another holder has the lock, break changes
 nothing and exits with 1.`,
 		Example: `  lockctl break nightly
-  lockctl break --yes nightly`,
+  lockctl break --yes --timeout 5s nightly`,
 		Args:     oneArg("lock's NAME"),
 		Complete: a.completeName,
 		Flags:    flags,
 		Run: func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(ctx context.Context, c *lock.Client) error { return a.breakLock(ctx, c, args[0], owner, yes) })
+			f.name = args[0]
+			return a.withClient(ctx, &f.limit, func(ctx context.Context, c *lock.Client) error { return a.breakLock(ctx, c, &f) })
 		},
 	}
 }
 
-func (a *App) breakLock(ctx context.Context, c *lock.Client, name, owner string, yes bool) error {
+func (a *App) breakLock(ctx context.Context, c *lock.Client, f *breakFlags) error {
 	held := true
-	if !yes {
+	if !f.yes {
 		var err error
-		if owner, held, err = a.confirmBreak(ctx, c, name, owner); err != nil {
+		if held, err = a.confirmBreak(ctx, c, f); err != nil {
 			return err
 		}
 	}
 	var opts []lock.BreakOption
-	if owner != "" {
-		opts = append(opts, lock.IfHeldBy(owner))
+	if f.owner != "" {
+		opts = append(opts, lock.IfHeldBy(f.owner))
 	}
 	var removed *lock.Holder
 	if held {
-		var err error
-		if removed, err = c.Break(ctx, name, opts...); err != nil {
-			return notBroken(name, err)
+		if err := f.limit.within(ctx, func(ctx context.Context) (err error) {
+			removed, err = c.Break(ctx, f.name, opts...)
+			return err
+		}); err != nil {
+			return notBroken(f.name, err)
 		}
 	}
 	result := struct {
 		Name    string       `json:"name"`
 		Removed *lock.Holder `json:"removed"`
-	}{name, removed}
+	}{f.name, removed}
 	return a.Result(result, func(w io.Writer) {
 		if removed == nil {
-			fmt.Fprintf(w, "%s: was free\n", quoted(name))
+			fmt.Fprintf(w, "%s: was free\n", quoted(f.name))
 			return
 		}
-		fmt.Fprintf(w, "%s: taken from %s\n", quoted(name), holderText(removed))
+		fmt.Fprintf(w, "%s: taken from %s\n", quoted(f.name), holderText(removed))
 	})
 }
 
@@ -82,30 +92,34 @@ func notBroken(name string, err error) error {
 	return WithCode(ExitFailed, fmt.Errorf("%q was not broken: another holder has it: %s", name, holderText(&other.Holder)))
 }
 
-// confirmBreak shows the holder and asks the user. It returns the owner id to break, and false
-// if the lock is free.
-func (a *App) confirmBreak(ctx context.Context, c *lock.Client, name, owner string) (_ string, held bool, _ error) {
-	info, err := c.Inspect(ctx, name)
+// confirmBreak shows the holder, which becomes the owner to break, and asks the user. It
+// returns false if the lock is free.
+func (a *App) confirmBreak(ctx context.Context, c *lock.Client, f *breakFlags) (held bool, err error) {
+	var info lock.Info
+	err = f.limit.within(ctx, func(ctx context.Context) (err error) {
+		info, err = c.Inspect(ctx, f.name)
+		return err
+	})
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		info = lock.Info{Name: name}
+		info = lock.Info{Name: f.name}
 	case err != nil:
-		return "", false, err
+		return false, err
 	case info.Holder == nil:
-		return "", false, nil
-	case owner == "":
-		owner = info.Holder.Owner
-	case owner != info.Holder.Owner:
-		return "", false, notBroken(name, &lock.LockedError{Holder: *info.Holder})
+		return false, nil
+	case f.owner == "":
+		f.owner = info.Holder.Owner
+	case f.owner != info.Holder.Owner:
+		return false, notBroken(f.name, &lock.LockedError{Holder: *info.Holder})
 	}
 	if !isTerminal(a.In) {
-		return "", false, Usagef("break %q asks before it acts, and stdin is not a terminal: want --yes", name)
+		return false, Usagef("break %q asks before it acts, and stdin is not a terminal: want --yes", f.name)
 	}
 	holder := "an unknown holder"
 	if info.Holder != nil {
 		holder = holderText(info.Holder)
 	}
-	fmt.Fprintf(a.messages, "%s is held by %s.\nBreak it? [y/N] ", quoted(name), holder)
+	fmt.Fprintf(a.messages, "%s is held by %s.\nBreak it? [y/N] ", quoted(f.name), holder)
 	answer := make(chan string, 1)
 	go func() { // a signal leaves it behind; then the process ends too
 		line, _ := bufio.NewReader(a.In).ReadString('\n')
@@ -115,11 +129,11 @@ func (a *App) confirmBreak(ctx context.Context, c *lock.Client, name, owner stri
 	case line := <-answer:
 		switch strings.ToLower(strings.TrimSpace(line)) {
 		case "y", "yes":
-			return owner, true, nil
+			return true, nil
 		}
-		return "", false, WithCode(ExitFailed, fmt.Errorf("%q was not broken", name))
+		return false, WithCode(ExitFailed, fmt.Errorf("%q was not broken", f.name))
 	case <-ctx.Done():
 		fmt.Fprintln(a.messages)
-		return "", false, context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
 }

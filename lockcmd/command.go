@@ -139,6 +139,9 @@ func (a *App) run(ctx context.Context, args []string) error {
 		a.writeHelp(a.Out, c)
 		return nil
 	}
+	if err == nil && a.quiet && a.verbose {
+		err = Usagef("--quiet and --verbose contradict each other: want one of them")
+	}
 	if err != nil {
 		return err
 	}

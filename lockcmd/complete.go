@@ -86,20 +86,14 @@ func (a *App) argCandidates(ctx context.Context, c *Command, args Args, word str
 	return withPrefix(c.Complete(ctx, args, word), word)
 }
 
-// valueFlag returns the name of the flag in word if the next word is its value.
-func valueFlag(word string, sets []*FlagSet) string {
-	name, ok := strings.CutPrefix(word, "--")
-	if _, f := lookup(name, sets); !ok || f == nil || isBool(f) {
-		return ""
-	}
-	return name
-}
-
 // valueCandidates returns the values of a flag, each after prefix.
 func valueCandidates(name, prefix, word string, sets []*FlagSet) []string {
 	set, f := lookup(name, sets)
 	if f == nil || set.complete[name] == nil {
 		return nil
+	}
+	if set.lists[name] {
+		prefix = word[:max(len(prefix), strings.LastIndex(word, ",")+1)]
 	}
 	var out []string
 	for _, v := range set.complete[name]() {

@@ -30,7 +30,8 @@ the next node leads.
     another node can lead, and campaigns again. If the command must not run again, use
     "run".
   - The service does not answer, also at the start: lockctl tries again, with a backoff
-    of up to ` + maxBackoff.String() + `.
+    of up to ` + maxBackoff.String() + `. With --wait-for-service it ends with code 69 if the service has not
+    answered once within that time.
 
 The environment of the command is that of "run". "inspect" shows the leader: set --as to
 the address at which the leader can be reached.
@@ -38,7 +39,7 @@ the address at which the leader can be reached.
 ` + exitCodesHelp,
 		Example: `  lockctl elect scheduler -- ./scheduler
   lockctl elect --as 10.0.0.7:8080 --ttl 10s api-primary -- ./api --primary
-  lockctl inspect api-primary --json | jq -r .holder.metadata    # the leader's address
+  lockctl inspect api-primary -o json | jq -r .holder.metadata    # the leader's address
   lockctl elect --url etcd://e1:2379,e2:2379 scheduler -- ./scheduler`,
 		Args:     runArgs,
 		Complete: a.completeRun,
@@ -69,7 +70,8 @@ func (t *task) elect(ctx context.Context) error {
 		var result error
 		result, released = t.electOnce(ctx, sigs)
 		code := codeOf(result)
-		if sigs.forwarded || !isOwnError(result) || code != ExitLost && code != ExitUnavailable && code != ExitNotAcquired {
+		neverUp := t.mutex == nil && t.f.service > 0
+		if neverUp || !retryable(result) || sigs.forwarded || !isOwnError(result) || code != ExitLost && code != ExitUnavailable && code != ExitNotAcquired {
 			return result
 		}
 		if time.Since(began) > maxBackoff {
@@ -88,9 +90,7 @@ func (t *task) electOnce(ctx context.Context, sigs *signals) (result error, rele
 	waiting, stop := sigs.bound(ctx)
 	defer stop()
 	if t.mutex == nil {
-		if err := t.open(waiting); err != nil {
-			t.closeClients()
-			t.clients = nil
+		if err := t.openWithin(waiting); err != nil {
 			return interrupted(waiting, err), true
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Exit codes of a program. The command run exits with the code of its child command,
 // or 128+n if signal n ended that. The numbers are those of sysexits.h and of the
-// shell, which commands seldom use for anything else. With --json the message on
+// shell, which commands seldom use for anything else. With -o json the message on
 // stderr says whether the code is the program's or the child command's.
 const (
 	ExitFailed        = 1   // a negative answer: break was declined, conformance found a failure
@@ -83,7 +83,7 @@ func codeOf(err error) int {
 		return ExitUsage
 	case errors.Is(err, lock.ErrLost):
 		return ExitLost
-	case errors.Is(err, lock.ErrLocked), errors.Is(err, context.DeadlineExceeded) && isAcquire(err):
+	case errors.Is(err, lock.ErrLocked), errors.Is(err, lock.ErrWaitLimit), errors.Is(err, context.DeadlineExceeded) && isAcquire(err):
 		return ExitNotAcquired
 	case errors.Is(err, exec.ErrNotFound):
 		return ExitNotFound
@@ -117,7 +117,7 @@ var reasons = map[int]string{
 	ExitNotExecutable: "not_executable", ExitNotFound: "not_found", ExitFailed: "failed",
 }
 
-// reason returns a word for an exit code, for programs that read --json.
+// reason returns a word for an exit code, for programs that read -o json.
 func reason(code int) string {
 	if r := reasons[code]; r != "" {
 		return r

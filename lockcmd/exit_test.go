@@ -17,6 +17,7 @@ func TestCodeOf(t *testing.T) {
 		{nil, 0},
 		{exitStatus(7), 7},
 		{&lock.Error{Op: "lock", Err: &lock.LockedError{}}, ExitNotAcquired},
+		{&lock.Error{Op: "lock", Err: lock.ErrWaitLimit}, ExitNotAcquired},
 		{&lock.Error{Op: "lock", Err: errors.Join(lock.ErrUncertain, os.ErrDeadlineExceeded)}, ExitUnavailable},
 		{&lock.Error{Op: "open", Err: os.ErrDeadlineExceeded}, ExitUnavailable},
 		{&lock.Error{Op: "hold", Err: lock.ErrLost}, ExitLost},

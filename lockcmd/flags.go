@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +24,34 @@ func (d *positive) Set(s string) error {
 	}
 	*d = positive(v)
 	return nil
+}
+
+// serviceLimit is the flag --timeout of a command that asks the service a few times: how long
+// it waits for the service in all. The zero value is no limit.
+type serviceLimit struct {
+	limit positive
+	spent time.Duration
+}
+
+func (l *serviceLimit) addFlag(flags *FlagSet) {
+	flags.Var(&l.limit, "timeout", "how long to wait for the service (default no limit but that of the driver)")
+}
+
+// within calls f with a context that ends when the limit is spent. The error then names the flag.
+func (l *serviceLimit) within(ctx context.Context, f func(context.Context) error) error {
+	if l.limit == 0 {
+		return f(ctx)
+	}
+	began := time.Now()
+	limit := time.Duration(l.limit)
+	bounded, cancel := context.WithDeadline(ctx, began.Add(limit-l.spent))
+	defer cancel()
+	err := f(bounded)
+	l.spent += time.Since(began)
+	if errors.Is(err, context.DeadlineExceeded) && bounded.Err() != nil {
+		return Unavailable(fmt.Errorf("no answer within --timeout %v: %s", limit, errorText(err)))
+	}
+	return err
 }
 
 // optional is a flag for a duration of zero or more.

@@ -10,24 +10,36 @@ import (
 )
 
 func (a *App) inspectCommand() *Command {
+	var held bool
+	var limit serviceLimit
+	flags := NewFlagSet()
+	flags.BoolVar(&held, "held", false, "exit with 0 if the lock is held and 1 if it is free")
+	limit.addFlag(flags)
 	return &Command{
 		Use:   "inspect NAME",
 		Short: "Show the holder of a lock and its waiters",
 		Long: `Show the holder of a lock and its waiters, in the order of the queue if the service
-has one. A lock without a holder is free, whether or not it was ever used. The exit
-code is 0 in both cases; --json has a holder that is null. In ZooKeeper the request writes
-to the lock's node, to read the clock of the leader.`,
+has one. A lock without a holder is free, whether or not it was ever used; -o json has a
+holder that is null. The exit code is 0 in both cases; with --held it is 0 if the lock is
+held and 1 if it is free. An error has a code of its own: 64 or 69. In ZooKeeper
+the request writes to the lock's node, to read the clock of the leader.`,
 		Example: `  lockctl inspect nightly
-  lockctl inspect nightly --json | jq .holder.token`,
+  lockctl inspect nightly -o json | jq .holder.token
+  lockctl inspect --held nightly >/dev/null; case $? in 0) echo held;; 1) echo free;; esac`,
+		Flags:    flags,
 		Args:     oneArg("lock's NAME"),
 		Complete: a.completeName,
 		Run: func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(ctx context.Context, c *lock.Client) error {
+			return a.query(ctx, &limit, func(ctx context.Context, c *lock.Client) error {
 				info, err := c.Inspect(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.Result(info, func(w io.Writer) { writeInfo(w, info) })
+				err = a.Result(info, func(w io.Writer) { writeInfo(w, info) })
+				if err == nil && held && info.Holder == nil {
+					err = exitStatus(ExitFailed)
+				}
+				return err
 			})
 		},
 	}
@@ -45,12 +57,17 @@ func writeInfo(w io.Writer, i lock.Info) {
 }
 
 func (a *App) pingCommand() *Command {
+	var limit serviceLimit
+	flags := NewFlagSet()
+	limit.addFlag(flags)
 	return &Command{
 		Use:   "ping",
 		Short: "Measure a round trip to the service",
 		Example: `  lockctl ping --url redis://localhost:6379/0
-  lockctl ping --json | jq .round_trip_ns`,
-		Run: func(ctx context.Context, _ []string) error { return a.withClient(ctx, a.ping) },
+  lockctl ping --timeout 1s
+  lockctl ping -o json | jq .round_trip_ns`,
+		Flags: flags,
+		Run:   func(ctx context.Context, _ []string) error { return a.query(ctx, &limit, a.ping) },
 	}
 }
 

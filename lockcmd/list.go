@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/interlock-go/lock"
@@ -16,22 +15,28 @@ import (
 
 func (a *App) listCommand() *Command {
 	var prefix string
+	var limit serviceLimit
 	flags := NewFlagSet()
 	prefixFlag(flags, &prefix)
+	limit.addFlag(flags)
 	return &Command{
 		Use:   "list",
 		Short: "List the held locks",
+		Long: `List the held locks by name, with their holders and the number of their waiters. On a
+terminal long names and descriptions are cut to its width, and the head is bold unless
+NO_COLOR is set; elsewhere names and descriptions are complete. "-" is a value that the
+service does not have.`,
 		Example: `  lockctl list
   lockctl list --prefix orders/
-  lockctl list --json | jq -r '.[].name'`,
+  lockctl list -o json | jq -r '.[].name'`,
 		Flags: flags,
 		Run: func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(ctx context.Context, c *lock.Client) error {
+			return a.query(ctx, &limit, func(ctx context.Context, c *lock.Client) error {
 				held, err := heldLocks(ctx, c, prefix)
 				if err != nil {
 					return err
 				}
-				return a.Result(held, func(w io.Writer) { writeList(w, held) })
+				return a.Result(held, func(w io.Writer) { writeList(w, held, a.screen()) })
 			})
 		},
 	}
@@ -57,26 +62,12 @@ func heldLocks(ctx context.Context, c *lock.Client, prefix string) ([]lock.Info,
 	return held, failed
 }
 
-func writeList(w io.Writer, held []lock.Info) {
+func writeList(w io.Writer, held []lock.Info, s screen) {
 	if len(held) == 0 {
 		fmt.Fprintln(w, "no lock is held")
 		return
 	}
-	writeTable(w, []string{"NAME", "TOKEN", "LEFT", "WAITERS", "HOLDER"}, held)
-}
-
-// writeTable writes a line for each lock with the given columns.
-func writeTable(w io.Writer, columns []string, held []lock.Info) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join(columns, "\t"))
-	for _, i := range held {
-		cells := make([]string, len(columns))
-		for k, column := range columns {
-			cells[k] = cell(column, &i)
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
-	}
-	_ = t.Flush() // as for other writes to stdout, there is no place to report an error
+	writeTable(w, []string{"NAME", "TOKEN", "LEFT", "WAITERS", "HOLDER"}, held, s)
 }
 
 // cell returns a column of a lock, "-" if the service does not know it.

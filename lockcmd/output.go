@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
 )
 
 // JSON reports whether the user asked for JSON.
@@ -53,7 +55,7 @@ func (a *App) Notice(event, text string, fields map[string]any) {
 	}
 }
 
-// say writes a message to Err even with --quiet. It does not wait until the message is
+// say writes an error to Err, also with --quiet. It does not wait until the message is
 // written.
 func (a *App) say(event, text string, fields map[string]any) {
 	text = Redact(text)
@@ -117,11 +119,15 @@ func holderText(h *lock.Holder) string {
 	return s
 }
 
-// quoted returns up to 120 bytes of s, quoted unless they are printable.
+// quoted returns s, quoted unless it is printable. Only the owner of a foreign lock can be
+// longer than limit, and is cut.
 func quoted(s string) string {
-	const limit = 120
+	const limit = backend.MaxName
 	if len(s) > limit {
-		s = s[:limit] + "..."
+		end := limit
+		for ; end > limit-utf8.UTFMax && !utf8.RuneStart(s[end]); end-- {
+		}
+		s = s[:end] + "..."
 	}
 	if !printable(s) {
 		return strconv.Quote(s)

@@ -40,7 +40,7 @@ that request the same name at the same URL. lockctl also shows the holders and w
 	defaultExample = `  lockctl run nightly -- backup.sh
   lockctl run --url redis://localhost:6379/0 --wait 10s nightly -- backup.sh
   lockctl elect scheduler -- ./scheduler
-  lockctl list --json
+  lockctl list -o json
   lockctl top`
 )
 
@@ -74,11 +74,25 @@ func (p Program) newApp(in, out, err *os.File) *App {
 	}
 	a := &App{Program: p, In: in, Out: out, Err: err, messages: newMessageQueue(err), getenv: os.Getenv, global: NewFlagSet()}
 	a.global.StringVar(&a.url, "url", "", "URL of the service (default $"+envURL+", else a directory of the user)")
-	a.global.BoolVar(&a.json, "json", false, "write JSON: results to stdout; messages and errors to stderr, one a line")
+	a.global.Func("output", "`format`: table (the default), or json: results to stdout; messages and errors to stderr, one a line", a.setOutput)
+	a.global.Shorthand("o", "output")
+	a.global.Complete("output", func() []string { return []string{"json", "table"} })
+	a.global.hints["json"] = "want -o json"
+	a.global.BoolVar(&a.quiet, "quiet", false, "write only errors and questions to stderr")
+	a.global.Shorthand("q", "quiet")
 	a.global.BoolVar(&a.verbose, "verbose", false, "log the events of the lock on stderr")
 	a.global.Shorthand("v", "verbose")
 	a.global.Complete("url", CompleteURL)
 	return a
+}
+
+// setOutput is the flag --output.
+func (a *App) setOutput(format string) error {
+	if format != "json" && format != "table" {
+		return errors.New("want json or table")
+	}
+	a.json = format == "json"
+	return nil
 }
 
 // execute runs the command that args name, and returns its exit code.

@@ -12,6 +12,7 @@ import (
 type runFlags struct {
 	ttl       positive
 	wait      waitLimit
+	service   positive // wait limit for the service at the start; zero: not given
 	minHold   optional
 	grace     optional
 	migrateTo string
@@ -57,12 +58,16 @@ Processes that the command leaves in the background have no lock. A process that
 become another user (sudo) cannot be ended: run "sudo lockctl run ...", not
 "lockctl run ... -- sudo ...". Nor can one that leaves the process group, except on Linux.
 
+If the service does not answer at the start, "run" fails; --wait-for-service repeats the
+attempt until then, for a command that is started before its service.
+
 A stderr that is not read delays nothing: messages that cannot be written are dropped.
 
 ` + exitCodesHelp,
 		Example: `  lockctl run nightly -- backup.sh
   lockctl run --wait 0 nightly -- backup.sh            # one attempt
   lockctl run --wait 10m --ttl 1m deploy -- make deploy
+  lockctl run --wait-for-service 5m nightly -- backup.sh    # the service may start later
   lockctl run --min-hold 30s hourly -- report.sh       # once, though clocks differ
   lockctl run nightly -- sh -c 'echo token $LOCK_TOKEN'
   lockctl run --url redis://r:6379/0 --migrate-to etcd://e:2379 --phase both nightly -- backup.sh`,
@@ -78,6 +83,7 @@ A stderr that is not read delays nothing: messages that cannot be written are dr
 		},
 	}
 	fl := c.Flags
+	fl.hints = flockHints
 	fl.Var(&f.wait, "wait", "wait limit, once the service has answered; 0 makes one attempt")
 	fl.Var(&f.minHold, "min-hold", "keep the lock for at least this time, even if the command ends sooner")
 	fl.StringVar(&f.migrateTo, "migrate-to", "", "URL that the lock moves to; needs --phase")
@@ -87,14 +93,22 @@ A stderr that is not read delays nothing: messages that cannot be written are dr
 	return c
 }
 
+// flockHints are for users who type the flags of flock(1).
+var flockHints = map[string]string{
+	"n": "want --wait 0", "nonblock": "want --wait 0",
+	"w": "want --wait 10s", "timeout": "want --wait 10s",
+	"x": "want no flag: each lock is exclusive", "exclusive": "want no flag: each lock is exclusive",
+	"s": "each lock is exclusive", "shared": "each lock is exclusive",
+	"u": "the lock is released when the command ends", "unlock": "the lock is released when the command ends",
+}
+
 // leaseFlags returns the flags that run and elect have in common.
 func (a *App) leaseFlags(f *runFlags) *FlagSet {
 	fl := NewFlagSet()
 	fl.Var(&f.ttl, "ttl", "time for which the service keeps the lock without a renewal (default that of the URL, else 30s)")
 	fl.Var(&f.grace, "grace", "time between TERM and KILL, at most half the TTL (default 5s, or a quarter of the TTL if less)")
 	fl.StringVar(&f.as, "as", "", `description of the holder for other clients, such as an address (default "pid N on HOST")`)
-	fl.BoolVar(&a.quiet, "quiet", false, "do not show the holder during a wait")
-	fl.Shorthand("q", "quiet")
+	fl.Var(&f.service, "wait-for-service", "how long to wait at the start for the service")
 	return fl
 }
 

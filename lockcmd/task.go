@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"time"
 
@@ -89,10 +90,13 @@ func (t *task) open(ctx context.Context) error {
 		opts := []lock.Option{lock.WithTTL(t.ttl), lock.WithMinHold(t.f.minHold.d),
 			lock.WithRequire(backend.RequireMachineScope), // a smaller scope excludes no other process
 			lock.WithObserver(t.notices.observer(i))}
+		if t.f.wait.given {
+			opts = append(opts, lock.WithWait(t.f.wait.d)) // instead of that of the URL
+		}
 		if t.f.as != "" {
 			opts = append(opts, lock.WithMetadata(t.f.as))
 		}
-		c, err := t.Open(ctx, url, opts...)
+		c, err := t.openShared(ctx, url, opts...)
 		if err != nil {
 			return err
 		}
@@ -106,10 +110,50 @@ func (t *task) open(ctx context.Context) error {
 	return nil
 }
 
+// Pauses between two attempts to open a client with --wait-for-service.
+const (
+	minOpenPause = 50 * time.Millisecond
+	maxOpenPause = 500 * time.Millisecond
+)
+
+// openWithin opens a client of each URL, and repeats that within --wait-for-service while a
+// service does not answer. If it fails, no client is open.
+func (t *task) openWithin(ctx context.Context) error {
+	limit := time.Duration(t.f.service)
+	deadline := time.Now().Add(limit)
+	for pause := minOpenPause; ; pause = min(2*pause, maxOpenPause) {
+		attempt, cancel := ctx, func() {}
+		if limit > 0 {
+			attempt, cancel = context.WithDeadline(ctx, deadline)
+		}
+		err := t.open(attempt)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		t.closeClients()
+		if limit == 0 || !retryable(err) || codeOf(err) != ExitUnavailable || ctx.Err() != nil {
+			return err
+		}
+		if time.Until(deadline) <= pause {
+			return Unavailable(fmt.Errorf("the service did not answer within %v: %w", limit, err))
+		}
+		if pause == minOpenPause {
+			t.Notice("service", fmt.Sprintf("%v; waiting for the service for up to %v", err, limit), map[string]any{"name": t.name, "limit_ns": limit})
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 func (t *task) closeClients() {
 	for _, c := range t.clients {
 		t.Close(c)
 	}
+	t.clients = nil
 }
 
 // runOnce runs the command under one lease.
@@ -118,8 +162,7 @@ func (t *task) runOnce(ctx context.Context) error {
 	defer sigs.stop()
 	waiting, stop := sigs.bound(ctx)
 	defer stop()
-	if err := t.open(waiting); err != nil {
-		t.closeClients()
+	if err := t.openWithin(waiting); err != nil {
 		return interrupted(waiting, err)
 	}
 	result, released := t.term(waiting, stop, sigs)

@@ -60,21 +60,21 @@ longest wait: in place on a terminal, elsewhere one table after another, until a
 signal. "-" is a value that the service does not have. Times are those of its clock.
 
 If the service does not answer within 3 s, the last table remains and the first line
-says since when. Ctrl-C ends top. If the service has no age of waiters, the locks with
-the most waiters come first.
+says since when. On a terminal the key q ends top, and long names are cut to its width.
+If the service has no age of waiters, the locks with the most waiters come first.
 
 Each refresh lists all held locks, like "list", before --prefix selects. In Redis that
 scans the keys of the database: use a longer --interval if there are many.`,
 		Example: `  lockctl top
   lockctl top --prefix orders/ --sort held
   lockctl top --once
-  lockctl top --json --interval 10s | jq '.held | length'`,
+  lockctl top -o json --interval 10s | jq '.held | length'`,
 		Flags: NewFlagSet(),
 		Run: func(ctx context.Context, _ []string) error {
 			if orders[f.sort] == nil {
 				return Usagef("invalid --sort %q: want one of %s", f.sort, strings.Join(orderNames, ", "))
 			}
-			return a.withClient(ctx, func(ctx context.Context, c *lock.Client) error { return a.top(ctx, c, &f) })
+			return a.withClient(ctx, &serviceLimit{}, func(ctx context.Context, c *lock.Client) error { return a.top(ctx, c, &f) })
 		},
 	}
 	fl := c.Flags
@@ -90,15 +90,18 @@ func (a *App) top(ctx context.Context, c *lock.Client, f *topFlags) error {
 	v := view{backend: c.Capabilities().Name}
 	inPlace := !a.json && !f.once && isTerminal(a.Out)
 	if inPlace {
+		var stop func()
+		ctx, stop = untilKey(ctx, a.In)
+		defer stop()
 		fmt.Fprint(a.Out, "\x1b[2J") // a frame begins at the first line
 	}
 	first := true
-	err := repeat(ctx, time.Duration(f.interval), func() error {
+	err := repeat(ctx, time.Duration(f.interval), nil, func() error {
 		listing, cancel := context.WithTimeout(ctx, requestTimeout)
 		held, err := heldLocks(listing, c, f.prefix)
 		cancel()
 		switch {
-		case ctx.Err() != nil: // a signal ended top
+		case ctx.Err() != nil: // a signal or a key ended top
 			return nil
 		case err != nil && (f.once || !retryable(err)):
 			return err
@@ -108,13 +111,15 @@ func (a *App) top(ctx context.Context, c *lock.Client, f *topFlags) error {
 		case a.json:
 			err = a.line(v.json(), "")
 		case inPlace:
-			_, err = a.Out.Write(v.frame(terminalHeight(a.Out)))
+			_, err = a.Out.Write(v.frame(a.screen()))
 		default:
 			var b bytes.Buffer
 			if !first {
 				b.WriteByte('\n')
 			}
-			v.table(&b, 0)
+			s := a.screen()
+			s.height = 0
+			v.table(&b, s)
 			_, err = a.Out.Write(b.Bytes())
 		}
 		first = false
@@ -187,27 +192,29 @@ func (v *view) head() string {
 	return s
 }
 
-// table writes the view on at most height lines, or completely if height is 0.
-func (v *view) table(w io.Writer, height int) {
+// table writes the view in the size of s, or completely if that is 0. The first line is not
+// cut.
+func (v *view) table(w io.Writer, s screen) {
 	fmt.Fprintln(w, v.head())
 	if len(v.held) == 0 {
 		return
 	}
 	rows := v.held
-	if height > 0 && len(rows) > height-2 { // one line says how many are not shown
-		rows = rows[:max(height-3, 0)]
+	if s.height > 0 && len(rows) > s.height-2 { // one line says how many are not shown
+		rows = rows[:max(s.height-3, 0)]
 	}
-	writeTable(w, []string{"NAME", "TOKEN", "HELD", "LEFT", "WAITERS", "WAITED", "HOLDER"}, rows)
+	writeTable(w, []string{"NAME", "TOKEN", "HELD", "LEFT", "WAITERS", "WAITED", "HOLDER"}, rows, s)
 	if n := len(v.held) - len(rows); n > 0 {
 		fmt.Fprintf(w, "... and %d more\n", n)
 	}
 }
 
-// frame returns the view for a terminal of so many lines, on which it replaces the
-// frame before. The terminal cuts lines that are too long.
-func (v *view) frame(height int) []byte {
+// frame returns the view for a terminal, on which it replaces the frame before. The
+// terminal cuts lines that are too long.
+func (v *view) frame(s screen) []byte {
 	var table, out bytes.Buffer
-	v.table(&table, max(height-1, 0)) // the cursor needs the last line
+	s.height = max(s.height-1, 0) // the cursor needs the last line
+	v.table(&table, s)
 	out.WriteString("\x1b[?7l\x1b[H") // no wrapping; home
 	for line := range strings.Lines(table.String()) {
 		out.WriteString(strings.TrimSuffix(line, "\n") + "\x1b[K\n")

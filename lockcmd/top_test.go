@@ -53,7 +53,7 @@ func TestTopTable(t *testing.T) {
 	v.seen = v.updated
 	table := func(height int) string {
 		var b strings.Builder
-		v.table(&b, height)
+		v.table(&b, screen{width: 80, height: height})
 		return b.String()
 	}
 	const all = `mem: 3 held, 1 waiting, at 03:04:05
@@ -70,7 +70,7 @@ c           7      -      9s    0        -       of c
 	if got := table(4); strings.Count(got, "\n") != 4 || !strings.HasSuffix(got, "\n... and 2 more\n") {
 		t.Errorf("height 4:\n%s", got)
 	}
-	frame := string(v.frame(6))
+	frame := string(v.frame(screen{width: 80, height: 6}))
 	if want := "\x1b[?7l\x1b[H" + strings.ReplaceAll(all, "\n", "\x1b[K\n") + "\x1b[J\x1b[?7h"; frame != want {
 		t.Errorf("%q\nwant %q", frame, want)
 	}

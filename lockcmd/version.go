@@ -16,7 +16,7 @@ func (a *App) versionCommand() *Command {
 		Use:   "version",
 		Short: "Show the version and the URL schemes",
 		Example: `  lockctl version
-  lockctl version --json | jq -r '.schemes[]'`,
+  lockctl version -o json | jq -r '.schemes[]'`,
 		Run: func(context.Context, []string) error {
 			v := struct {
 				Version string   `json:"version"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +104,49 @@ func TestWatcher(t *testing.T) {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A watcher inspects its locks after a notification.
+func TestWatcherNotified(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		notify := make(chan func(), 1)
+		ended := make(chan error)
+		var requests atomic.Int64
+		w := watcher{
+			names: []string{"a"}, interval: time.Hour,
+			inspect: func(context.Context, string) (lock.Info, error) { requests.Add(1); return lock.Info{Name: "a"}, nil },
+			watch: func(ctx context.Context, _ string, changed func()) error {
+				notify <- changed
+				<-ctx.Done()
+				return ctx.Err()
+			},
+			report: func(change) error { return nil },
+		}
+		go func() { ended <- w.run(ctx) }()
+		changed := <-notify
+		if synctest.Wait(); requests.Load() != 1 {
+			t.Errorf("at the beginning: want a request, got %d", requests.Load())
+		}
+		for range 10 {
+			changed()
+			synctest.Wait()
+		}
+		time.Sleep(5 * time.Minute)
+		if requests.Load() != 1 {
+			t.Errorf("within a tenth of the interval: want no more requests, got %d in all", requests.Load())
+		}
+		time.Sleep(2 * time.Minute)
+		if requests.Load() != 2 {
+			t.Errorf("after ten notifications: want one more request, got %d in all", requests.Load())
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

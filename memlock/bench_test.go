@@ -1,6 +1,7 @@
 package memlock
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -31,9 +32,14 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkHandOff: 8 goroutines take turns at one lock.
+// BenchmarkHandOff: goroutines take turns at one lock.
 func BenchmarkHandOff(b *testing.B) {
-	const workers = 8
+	for _, workers := range []int{8, 16, 2000} {
+		b.Run(strconv.Itoa(workers), func(b *testing.B) { handOff(b, workers) })
+	}
+}
+
+func handOff(b *testing.B, workers int) {
 	run := func(b *testing.B, cycle func(worker int)) {
 		var wg sync.WaitGroup
 		b.ReportAllocs()

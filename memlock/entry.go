@@ -27,7 +27,7 @@ type waiter struct {
 	grant      grant // what the attempt gets at its turn
 	ttl        time.Duration
 	turn       chan struct{} // closed when another goroutine has removed the waiter from the queue
-	granted    bool
+	err        error         // why it was removed, nil if it has the grant
 	queued     bool
 	prev, next *waiter
 }
@@ -80,7 +80,6 @@ func (e *entry) handOver(now time.Time) bool {
 	}
 	e.remove(w)
 	e.grantTo(&w.grant, now, now.Add(w.ttl))
-	w.granted = true
 	close(w.turn)
 	e.arm(now)
 	return true
@@ -112,6 +111,19 @@ func (e *entry) remove(w *waiter) {
 	w.prev, w.next = nil, nil
 	if e.first == nil {
 		e.disarm()
+	}
+}
+
+// refuse removes the waiters that match from the queue. Their waits end with err.
+func (e *entry) refuse(err error, match func(*waiter) bool) {
+	for w := e.first; w != nil; {
+		next := w.next
+		if match(w) {
+			e.remove(w)
+			w.err = err
+			close(w.turn)
+		}
+		w = next
 	}
 }
 

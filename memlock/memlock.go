@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,15 +18,12 @@ type Backend struct {
 	space  *Space
 	prefix string
 	closed atomic.Bool
-
-	mu    sync.Mutex // orders the beginning of waits before or after Close
-	done  chan struct{}
-	waits sync.WaitGroup
 }
 
 var _ interface {
 	backend.Backend
 	backend.Waiter
+	backend.BatchAbandoner
 	backend.Inspector
 	backend.Lister
 	backend.Breaker
@@ -46,7 +42,7 @@ func New(opts ...Option) *Backend { return NewSpace().Backend(opts...) }
 // Backend returns a new session in the space. Close ends its waits. Locks that it
 // holds stay held until their TTL has passed, as after a lost connection.
 func (s *Space) Backend(opts ...Option) *Backend {
-	b := &Backend{space: s, done: make(chan struct{})}
+	b := &Backend{space: s}
 	for _, o := range opts {
 		o(b)
 	}
@@ -148,6 +144,10 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	id, now := lockID{b.prefix, req.Key}, time.Now()
 	sh := b.space.shard(id)
 	sh.mu.Lock()
+	if b.closed.Load() { // under the mutex: else Close may not find the waiter
+		sh.mu.Unlock()
+		return nil, backend.ErrClosed
+	}
 	e := sh.live(id, now)
 	if e == nil {
 		g := &grant{}
@@ -160,11 +160,6 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		sh.mu.Unlock()
 		return g, nil
 	}
-	if !b.beginWait() {
-		sh.mu.Unlock()
-		return nil, backend.ErrClosed
-	}
-	defer b.waits.Done()
 	w := &waiter{ttl: req.TTL, turn: make(chan struct{})}
 	b.fill(&w.grant, sh, id, &req)
 	e.append(w, now)
@@ -182,12 +177,9 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	case <-ctx.Done():
 		w.giveUp()
 		return nil, backend.NotExecuted(ctx.Err())
-	case <-b.done:
-		w.giveUp()
-		return nil, backend.ErrClosed
 	}
-	if !w.granted {
-		return nil, errAbandoned
+	if w.err != nil {
+		return nil, w.err
 	}
 	return &w.grant, nil
 }
@@ -209,16 +201,6 @@ func (e *entry) repeated(req *backend.Request, now time.Time) *grant {
 		g.until = until
 	}
 	return g
-}
-
-func (b *Backend) beginWait() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed.Load() {
-		return false
-	}
-	b.waits.Add(1)
-	return true
 }
 
 // giveUp leaves the queue, or hands over a grant that came at the same moment.
@@ -247,28 +229,36 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	if e == nil {
 		return nil
 	}
-	for w := e.first; w != nil; {
-		next := w.next
-		if w.grant.attempt.Owner == req.Owner {
-			e.remove(w)
-			close(w.turn)
-		}
-		w = next
-	}
+	e.refuse(errAbandoned, func(w *waiter) bool { return w.grant.attempt.Owner == req.Owner })
 	if e.holder.attempt.Owner == req.Owner {
 		e.handOver(now)
 	}
 	return nil
 }
 
+// AbandonBatch implements backend.BatchAbandoner.
+func (b *Backend) AbandonBatch(ctx context.Context, reqs []backend.Request) []error {
+	errs := make([]error, len(reqs))
+	for i, req := range reqs {
+		errs[i] = b.Abandon(ctx, req)
+	}
+	return errs
+}
+
 // Close ends the waits of this Backend with ErrClosed. Locks that were not released
 // stay held until their TTL has passed.
 func (b *Backend) Close(context.Context) error {
-	b.mu.Lock()
-	if !b.closed.Swap(true) {
-		close(b.done)
+	if b.closed.Swap(true) {
+		return nil
 	}
-	b.mu.Unlock()
-	b.waits.Wait() // they only have to leave their queues
+	mine := func(w *waiter) bool { return w.grant.b == b }
+	for i := range b.space.shards {
+		sh := &b.space.shards[i]
+		sh.mu.Lock()
+		for _, e := range sh.locks {
+			e.refuse(backend.ErrClosed, mine)
+		}
+		sh.mu.Unlock()
+	}
 	return nil
 }

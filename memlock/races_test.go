@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // A context that ends around the moment of the grant leaves neither a holder nor a waiter.
@@ -104,4 +106,40 @@ func TestExclusion(t *testing.T) {
 		t.Fatalf("counted %d, want 1000", n)
 	}
 	wantEmpty(t, s)
+}
+
+// A wait that begins around the moment of Close ends, and leaves no waiter. Waits of other
+// Backends go on.
+func TestCloseRaces(t *testing.T) {
+	s := NewSpace()
+	other := s.Backend()
+	for round := range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		g := must(other.TryAcquire(ctx, request("k", time.Minute)))(t)
+		var waits sync.WaitGroup
+		waits.Go(func() {
+			g := must(other.Acquire(ctx, request("k", time.Minute)))(t)
+			if err := g.Release(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		b := s.Backend()
+		for range 4 {
+			waits.Go(func() {
+				if _, err := b.Acquire(ctx, request("k", time.Minute)); !errors.Is(err, backend.ErrClosed) {
+					t.Errorf("Acquire: got error %v, want one that matches ErrClosed", err)
+				}
+			})
+		}
+		spin(rand.IntN(5 * (round%20 + 1)))
+		if err := b.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		waits.Wait()
+		cancel()
+		wantEmpty(t, s)
+	}
 }

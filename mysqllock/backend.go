@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -22,18 +23,21 @@ type Backend struct {
 	multiStatements bool          // a packet may have two statements
 	lockingRead     string        // a clause for reads that could see uncommitted rows, or empty
 	notifier        *notifier     // nil: waiters poll
-	readSlots       chan struct{} // bounds concurrent reads of waiters
+	process         string        // identifies this Backend in rows
+	denied          error         // the user may not acquire locks
+	acquiring       chan struct{} // requests to acquire in flight: the other connections are kept for renewals and releases
 	caps            backend.Capabilities
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
 	wg   sync.WaitGroup // statements in flight
 
-	mu     sync.Mutex // guards the fields below
-	closed bool
-	// answered are attempts that ended in the queue and have no request in flight: Abandon
-	// writes no tombstone for them.
-	answered map[string]struct{}
+	mu         sync.Mutex // guards the fields below
+	closed     bool
+	lines      map[string]*line     // by key
+	waiting    map[string]*attempt  // in the lines, by owner id
+	leftovers  map[string]leftover  // of failed attempts, by owner id
+	handedOver map[string]time.Time // when to look at the keys that were handed over
 }
 
 var (
@@ -46,10 +50,7 @@ var (
 	_ backend.Pinger       = (*Backend)(nil)
 )
 
-const (
-	maxReadSlots = 16
-	maxLockConns = 5
-)
+const maxLockConns = 5
 
 // New returns a backend that uses the caller's pool and never closes it. New reads the
 // settings of the server and checks the table, within a bounded time.
@@ -77,7 +78,8 @@ func open(ctx context.Context, limit time.Duration, db *sql.DB, o options, addre
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{db: db, ownDB: ownDB, opt: o, address: address, table: t, answered: map[string]struct{}{}}
+	b := &Backend{db: db, ownDB: ownDB, opt: o, address: address, table: t, process: fmt.Sprintf("%016x", rand.Uint64()),
+		lines: map[string]*line{}, waiting: map[string]*attempt{}, leftovers: map[string]leftover{}, handedOver: map[string]time.Time{}}
 	b.life, b.end = context.WithCancel(context.Background())
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -102,8 +104,11 @@ func open(ctx context.Context, limit time.Duration, db *sql.DB, o options, addre
 		b.notifier = newNotifier(b, server.database, server.mariaDB, lockConns, waitConns)
 		conns -= lockConns + waitConns
 	}
-	b.readSlots = make(chan struct{}, max(1, min(maxReadSlots, conns/2)))
+	b.acquiring = make(chan struct{}, max(1, conns-conns/4))
 	b.caps = b.capabilities(server.caveats)
+	if o.retention > 0 {
+		b.wg.Go(b.sweepUnused)
+	}
 	return b, nil
 }
 
@@ -116,23 +121,26 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 		Wake:     backend.WakePoll,
 		Fencing:  backend.FencingRestart,
 		MinTTL:   500 * time.Millisecond, // a provisional lease of that length must outlast several polls of a waiter
-		MaxTTL:   100 * 24 * time.Hour,   // an entry of the queue has ten digits
+		MaxTTL:   100 * 24 * time.Hour,
 		Lateness: tombstoneFor,
 		Caveats: append([]string{
 			"With asynchronous or semi-synchronous replication a failover may lose the last grants. Two clients may then hold a lock until the first lease ends; only a check of the token at the resource, or Guard, stops the first.",
 			"Tokens rise over a restart, a failover and the loss of the table if the clock of the new server is not behind the time of the last grant.",
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
-			fmt.Sprintf("A waiter whose process ended delays the waiters behind it by its TTL, at most %v, when its turn comes.", provisionalTTL),
-			fmt.Sprintf("A request is no longer refused if the network delivers it more than %v after its attempt was abandoned, or after %d later ones on the same lock.", tombstoneFor, maxTombstones),
+			fmt.Sprintf("The waiters of a process that ended or was stopped delay those behind them by at most %v together, when the turn of the first one comes.", provisionalTTL),
+			fmt.Sprintf("A request is no longer refused if the network delivers it more than %v after its attempt was abandoned.", tombstoneFor),
 			"The holder of a broken lock learns of it at its next renewal.",
 			"All clients must use the same server or group of servers: writes to several primaries at once (Galera, multi-primary group replication) exclude each other only by failing at commit. A proxy must send reads, too, to the primary: on a replica a waiter reads a row that lags, by another clock.",
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		}, caveats...),
 	}
+	if !b.multiStatements {
+		c.Caveats = append(c.Caveats, "Without multiStatements a process that is stopped while it enters or leaves a queue keeps the row of the lock locked until its connection ends: no client can renew, release or acquire the lock meanwhile.")
+	}
 	if b.notifier != nil {
 		c.Wake = backend.WakePush
 		c.Caveats = append(c.Caveats,
-			fmt.Sprintf("If a waiter is stopped and the server keeps its connection (SIGSTOP, a machine that is cut off), the waiters behind it wait, when its turn comes, until the lease of its predecessor would have ended, at most %v. A user of the server who knows the owner id of an attempt can cause the same by owning its named lock.", maxWait),
+			fmt.Sprintf("If a waiter is stopped and the server keeps its connection (SIGSTOP, a machine that is cut off), and its user is another one, the waiters behind it wait, when its turn comes, until the lease of its predecessor would have ended, at most %v. A user of the server who knows the owner id of an attempt can cause the same by owning its named lock.", maxWait),
 			"If the lock connection of an attempt is lost, the waiters behind it poll up to eight times a second until its turn has ended.")
 	}
 	return c

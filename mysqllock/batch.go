@@ -44,7 +44,7 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	bounded, cancel := context.WithTimeout(ctx, least/8)
 	defer cancel()
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, cap(b.readSlots)) // half of the pool
+	slots := make(chan struct{}, max(1, cap(b.acquiring)/2))
 	for _, r := range rest {
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -108,11 +108,11 @@ func (b *Backend) renewAll(all []renewal) string {
 			in.WriteByte(',')
 		}
 		owner := lit(r.g.req.Owner)
-		fmt.Fprintf(&in, "(%s,%s)", lit(b.key(r.g.req.Key)), owner)
+		fmt.Fprintf(&in, "(%s,0,%s)", lit(b.key(r.g.req.Key)), owner)
 		fmt.Fprintf(&ttl, " WHEN %s THEN %d", owner, millis(r.ttl)*1000)
 	}
 	ttl.WriteString(" END")
-	return fmt.Sprintf("UPDATE (SELECT name AS mine FROM %[1]s FORCE INDEX (PRIMARY) WHERE (name,owner) IN (%[2]s) AND expires>%[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED) m"+
-		" STRAIGHT_JOIN %[1]s l ON l.name=mine SET l.expires=GREATEST(l.expires+1,%[3]s+%[5]s)",
-		b.table.quoted(), in.String(), now, len(all), ttl.String())
+	return fmt.Sprintf("UPDATE (SELECT name AS mine FROM %[1]s FORCE INDEX (PRIMARY) WHERE (name,place,owner) IN (%[2]s) AND expires>%[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED) m"+
+		" STRAIGHT_JOIN %[1]s l ON l.name=mine AND l.place=0 SET l.unclaimed=0,l.expires=GREATEST(l.expires+1,%[3]s+%[5]s)",
+		b.table.quoted(), in.String(), nowFragment, len(all), ttl.String())
 }

@@ -96,7 +96,7 @@ func TestBatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &rows{has: map[string]bool{}, locked: map[string]bool{}, rollBacks: c.rollBacks, failed: c.failed}
-				b := &Backend{db: sql.OpenDB(r), opt: defaults(), table: table{name: "t"}, readSlots: make(chan struct{}, 4)}
+				b := &Backend{db: sql.OpenDB(r), opt: defaults(), table: table{name: "t"}, acquiring: make(chan struct{}, 8)}
 				b.life, b.end = context.WithCancel(t.Context())
 				defer b.db.Close()
 				var all []backend.Renewal
@@ -147,7 +147,7 @@ func TestBatchStatement(t *testing.T) {
 		{g: &grant{b: b, req: backend.Request{Key: "b", Owner: ownerOf(2)}}, ttl: time.Minute},
 	})
 	for _, want := range []string{
-		"(" + lit("lock:a") + "," + lit(ownerOf(1)) + "),(" + lit("lock:b") + "," + lit(ownerOf(2)) + ")",
+		"(" + lit("lock:a") + ",0," + lit(ownerOf(1)) + "),(" + lit("lock:b") + ",0," + lit(ownerOf(2)) + ")",
 		"WHEN " + lit(ownerOf(1)) + " THEN 1000000 WHEN " + lit(ownerOf(2)) + " THEN 60000000 END",
 		"LIMIT 2 FOR UPDATE SKIP LOCKED",
 	} {
@@ -167,3 +167,5 @@ func TestLateAnswer(t *testing.T) {
 		t.Errorf("trusted for %v, want a minute", until.Sub(now))
 	}
 }
+
+func ownerOf(n int) string { return fmt.Sprintf("%032x", n) }

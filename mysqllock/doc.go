@@ -19,6 +19,8 @@
 //	prefix         lock          separates applications that share the table
 //	create         true          create the table if it is missing
 //	pool_size      10            maximum of connections for statements
+//	retention      24h           after which time without use clients delete the rows of a name;
+//	                             at least 1m; 0: never
 //	notify         auto          off: waiters poll
 //	notify_conns   8             maximum of connections that wait for named locks, beside
 //	                             pool_size and up to 5 that own named locks
@@ -29,14 +31,13 @@
 //
 // # Protocol
 //
-// Each lock has one row with its holder, its expiry on the server's clock and its queue.
-// The row stays, because the fencing token is in it: the server's time in microseconds, or
-// the last token plus one if that is greater. [Backend.Sweep] deletes unused rows. Every change is one
-// autocommitted statement on one row, or waits for no row. It cannot deadlock and means the
-// same at every isolation level. A release grants the lock to the first waiter in the same
-// statement, with a provisional lease of at most 3 s, which the new holder renews. If the
-// outcome of an attempt is unknown, Abandon writes a tombstone into the row, which refuses a
-// later request of that attempt.
+// Each lock has a row with its holder and its expiry on the server's clock, and each waiter has one.
+// The row of the lock stays for the retention, because the fencing token is in it: the server's time
+// in microseconds, or the last token plus one if that is greater. What concerns the queue is a
+// transaction, sent in one packet, that locks the row of the lock first. A release grants the lock to
+// the first waiter, with a provisional lease of at most 3 s, which the new holder renews. If it does
+// not, all waiters of its process are removed. If the outcome of an attempt is unknown, Abandon
+// writes a tombstone, which refuses a later request of that attempt.
 //
 // # Wake-up
 //
@@ -53,10 +54,10 @@
 //
 // # Permissions
 //
-//	GRANT SELECT, INSERT, UPDATE ON app.interlock TO 'app'@'%';
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON app.interlock TO 'app'@'%';
 //
 // The driver also needs CREATE to create the table, or [Schema] returns the statement for a
-// migration, and DELETE for [Backend.Sweep]. Named locks need no privilege. [Backend.Break] wakes waiters at once if it
+// migration. Named locks need no privilege. [Backend.Break] wakes waiters at once if it
 // may end connections of the holder's user.
 //
 // # Guarded writes

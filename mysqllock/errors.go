@@ -94,9 +94,9 @@ func classify(err error) error {
 	}
 }
 
-// classifyTwo is classify for a packet of a change and a read: most errors may be those of
-// the read, after the change was executed.
-func (b *Backend) classifyTwo(err error) error {
+// classifyPacket is classify for a packet of changes and a read: most errors may be those of
+// the read, after the changes were committed.
+func (b *Backend) classifyPacket(err error) error {
 	switch number(err) {
 	case 0:
 		return classify(err)

@@ -3,6 +3,7 @@ package mysqllock_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/mysqllock"
@@ -26,4 +27,10 @@ func ExampleBackend_Guard() {
 		return tx.Commit()
 	}
 	_ = ship
+}
+
+// The row of a lock, for a statement of the application that reads the table.
+func ExampleKey() {
+	fmt.Println(mysqllock.Key(mysqllock.DefaultPrefix, "orders/42"))
+	// Output: lock:orders/42
 }

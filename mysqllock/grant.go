@@ -16,6 +16,7 @@ type grant struct {
 	req        backend.Request
 	token      uint64
 	unanswered bool // a request of the attempt had no answer: the server may execute it later
+	contended  bool // others waited for the key when it was granted
 
 	mu    sync.Mutex // guards the fields below
 	until time.Time
@@ -32,12 +33,12 @@ func (g *grant) Until() time.Time {
 
 // Renew executes one statement.
 func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
-	return g.setEnd(ctx, g.b.renew(g.req.Key, g.req.Owner, ttl), ttl)
+	return g.setEnd(ctx, g.b.renew(g.req, ttl), ttl)
 }
 
 // Keep implements backend.Keeper by one statement.
 func (g *grant) Keep(ctx context.Context, d time.Duration) error {
-	err := g.setEnd(ctx, g.b.keep(g.req.Key, g.req.Owner, d), d)
+	err := g.setEnd(ctx, g.b.keep(g.req, d), d)
 	if err == nil {
 		g.b.notifier.releaseName(g.req.Owner) // waiters know of a later end
 	}
@@ -69,10 +70,10 @@ func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 	}
 }
 
-// Release executes one statement.
+// Release sends one packet, or two if the first waiter came after the grant.
 func (g *grant) Release(ctx context.Context) error {
-	n, err := g.b.leaveRow(ctx, g.req.Owner, g.b.release(g.req.Key, g.req.Owner, g.unanswered))
-	if err == nil && n == 0 {
+	held, err := g.b.release(ctx, g.req, g.contended, g.unanswered)
+	if err == nil && !held {
 		err = g.lost()
 	}
 	return err

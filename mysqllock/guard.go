@@ -21,7 +21,7 @@ import (
 // grant, which the same client may pass on: end the transaction before Unlock.
 func (b *Backend) Guard(ctx context.Context, tx *sql.Tx, name string, token uint64) error {
 	var held bool
-	q := fmt.Sprintf("SELECT token=%d AND owner<>'' AND expires>%s FROM %s WHERE name=%s LOCK IN SHARE MODE", token, now, b.table.quoted(), lit(b.key(name))) //nolint:gosec // the table is validated and quoted, the key a hex literal
+	q := b.sql(fmt.Sprintf("SELECT token=%d AND owner<>'' AND expires>{now} FROM {table} WHERE {lock} LOCK IN SHARE MODE", token), values{req: backend.Request{Key: name}})
 	err := tx.QueryRowContext(ctx, q).Scan(&held)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return failure(err)

@@ -2,7 +2,6 @@ package mysqllock
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,34 +28,6 @@ func TestTableNames(t *testing.T) {
 	}
 }
 
-func TestQueueEntries(t *testing.T) {
-	var queue string
-	var want []backend.Contender
-	for i, meta := range []string{"", "plain", "a;b,c%d;", "%3B", ";ünï", strings.Repeat(";", backend.MaxMetadata)} {
-		p := backend.Contender{Owner: strings.Repeat(string(rune('a'+i)), 32), Metadata: meta}
-		head, rest := entry(backend.Request{Owner: p.Owner, TTL: time.Duration(i) * time.Hour, Metadata: meta})
-		p.Age = time.Duration(i) * time.Second
-		e := head + fmt.Sprintf("%016d", 1763000000000000-p.Age.Microseconds()) + rest
-		if strings.Count(e, ";") != 1 || e[entryOwner-1:entryOwner-1+ownerLen] != p.Owner || len(e) < entryMeta-1 {
-			t.Errorf("entry %q", e)
-		}
-		queue += e
-		want = append(want, p)
-	}
-	got := contenders(queue, 1763000000000000)
-	if len(got) != len(want) {
-		t.Fatalf("want %d waiters, got %+v", len(want), got)
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("waiter %d: want %+v, got %+v", i, want[i], got[i])
-		}
-	}
-	if len(contenders("", 0)) != 0 {
-		t.Error("an empty queue has waiters")
-	}
-}
-
 func TestParse(t *testing.T) {
 	for in, want := range map[string]string{
 		"mysql://u:s3cret@h/db":                  "",
@@ -73,6 +44,7 @@ func TestParse(t *testing.T) {
 		"mysql://u:s3cret@h/db?pool_size=0":      "pool_size",
 		"mysql://u:s3cret@h/db?notify=on":        "notify",
 		"mysql://u:s3cret@h/db?notify_conns=0":   "notify_conns",
+		"mysql://u:s3cret@h/db?retention=1s":     "retention",
 		"mysql://u:s3cret@h/db?passwort=s3cret2": "passwort",
 	} {
 		u, err := backend.ParseURL(in)
@@ -94,7 +66,12 @@ func TestValuesAreHexLiterals(t *testing.T) {
 	b := &Backend{table: table{name: "t"}, opt: defaults(), notifier: &notifier{}}
 	evil := "'; DROP TABLE x; --`\\\x00"
 	req := backend.Request{Key: evil, Owner: strings.Repeat("0", 32), Metadata: evil, TTL: time.Second}
-	for _, q := range []string{b.acquire(req, true), b.selectRow(evil, evil, false), b.selectRow(req.Key, req.Owner, true), b.keep(evil, evil, time.Second), b.abandon(req, true), b.abandon(req, false), b.release(evil, evil, true), b.release(evil, evil, false), b.renew(evil, evil, time.Second)} {
+	v := values{req: req, place: 1}
+	all := packet{b.sql(ask, v), b.read(v, present, "{place}", true), b.keep(req, time.Second), b.renew(req, time.Second)}
+	for _, p := range []packet{b.enterPacket(v, true, true, true), b.leavePacket(v, true), b.leavePacket(v, false), b.passPacket(v)} {
+		all = append(all, p...)
+	}
+	for _, q := range all {
 		if strings.Contains(q, "DROP") || strings.ContainsAny(q, "\\\x00") {
 			t.Errorf("a value is text in %s", q)
 		}

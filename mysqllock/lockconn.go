@@ -12,6 +12,7 @@ import (
 type lockConn struct {
 	n    *notifier
 	conn *sql.Conn
+	slot int           // 0 to maxLockConns-1
 	free chan struct{} // has a value while the connection is not in use
 	dead bool          // guarded by notifier.mu
 }
@@ -23,17 +24,23 @@ const lockConnSetup = "SET SESSION wait_timeout=28800, innodb_lock_wait_timeout=
 // dial opens a lock connection and returns it checked out, or nil. The caller has counted
 // it in n.dialing.
 func (n *notifier) dial(ctx context.Context) *lockConn {
+	slot := n.takeSlot()
 	conn, err := n.b.connect(ctx)
 	if err == nil {
 		setup, cancel := context.WithTimeout(ctx, n.b.opt.timeout)
 		defer cancel()
-		if _, err = conn.ExecContext(setup, lockConnSetup); err != nil {
+		// By its named lock another process can end the session, see killProcess.
+		_, err = conn.ExecContext(setup, lockConnSetup+";DO GET_LOCK("+n.processName(n.b.process, slot)+",0)")
+		if err != nil {
 			discard(conn)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dialing--
+	if err != nil || n.maxConns == 0 {
+		n.slots[slot] = false
+	}
 	switch {
 	case err != nil:
 		if ctx.Err() == nil { // else the caller did not wait long enough
@@ -44,9 +51,22 @@ func (n *notifier) dial(ctx context.Context) *lockConn {
 		discard(conn)
 		return nil
 	}
-	c := &lockConn{n: n, conn: conn, free: make(chan struct{}, 1)}
+	c := &lockConn{n: n, conn: conn, slot: slot, free: make(chan struct{}, 1)}
 	n.conns = append(n.conns, c)
 	return c
+}
+
+// takeSlot returns a number that no other lock connection has.
+func (n *notifier) takeSlot() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, taken := range n.slots {
+		if !taken {
+			n.slots[i] = true
+			return i
+		}
+	}
+	return 0 // not reached: there are at most maxLockConns
 }
 
 // checkout waits up to limit for the connection. It returns false if the connection stays
@@ -98,7 +118,9 @@ func (c *lockConn) usable(ctx context.Context) bool {
 func (c *lockConn) checkin(err error) {
 	if sessionEnded(err) {
 		c.n.mu.Lock()
-		c.dead = true
+		if !c.dead {
+			c.dead, c.n.slots[c.slot] = true, false
+		}
 		c.n.conns = slices.DeleteFunc(c.n.conns, func(o *lockConn) bool { return o == c })
 		c.n.mu.Unlock()
 		discard(c.conn)

@@ -2,8 +2,6 @@ package mysqllock
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -27,12 +25,12 @@ type notifier struct {
 	maxConns int // lock connections; 0 after close
 	maxWaits int // connections that wait for a named lock
 
-	mu       sync.Mutex // guards the fields below, and those of keyWatcher and waiter
-	conns    []*lockConn
-	dialing  int
-	owners   map[string]*lockConn   // by owner id; the named lock of a dead connection may be free
-	watchers map[string]*keyWatcher // by key
-	waiting  int                    // watchers that use a connection
+	mu      sync.Mutex // guards the fields below
+	conns   []*lockConn
+	dialing int
+	slots   [maxLockConns]bool           // which numbers lock connections have
+	owners  map[string]*lockConn         // by owner id; the named lock of a dead connection may be free
+	waits   map[*line]context.CancelFunc // of the lines whose watcher has a connection: ends its wait
 
 	noConnBefore time.Time     // cool-down of lock connections
 	noWaitBefore time.Time     // cool-down of connections that wait
@@ -44,7 +42,6 @@ const (
 	acquireConnWait = 250 * time.Millisecond // for a busy lock connection; then the attempt goes without
 	releaseConnWait = 100 * time.Millisecond // for the lock connection of an attempt that leaves
 	connectCooldown = 5 * time.Second        // before the next attempt to open a lock connection
-	waitCooldown    = connectCooldown / 10   // before the next connection waits, if one failed
 	minCooldown     = time.Second            // of a full server; doubled while it stays full
 	maxCooldown     = time.Minute
 )
@@ -55,7 +52,7 @@ func newNotifier(b *Backend, database string, mariaDB bool, maxConns, maxWaits i
 	return &notifier{
 		b: b, mariaDB: mariaDB, maxConns: maxConns, maxWaits: maxWaits,
 		prefix: fmt.Sprintf("interlock.%08x.", h.Sum32()), // 51 bytes with an owner id; the servers allow 64
-		owners: map[string]*lockConn{}, watchers: map[string]*keyWatcher{},
+		owners: map[string]*lockConn{}, waits: map[*line]context.CancelFunc{},
 	}
 }
 
@@ -110,10 +107,8 @@ func (n *notifier) yieldConns(ctx context.Context) *lockConn {
 	}
 	n.cooldownEnd = now.Add(n.cooldown)
 	n.noConnBefore, n.noWaitBefore = atLeast(n.noConnBefore, n.cooldown), atLeast(n.noWaitBefore, n.cooldown)
-	for _, w := range n.watchers {
-		if w.running {
-			w.stop()
-		}
+	for _, end := range n.waits {
+		end()
 	}
 	n.mu.Unlock()
 	return n.checkout(ctx)
@@ -127,8 +122,16 @@ func atLeast(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// connOf returns the live lock connection that owns the named lock of an attempt, or nil.
+// processName returns the named lock that the lock connection i of a process owns.
+func (n *notifier) processName(process string, i int) string {
+	return fmt.Sprintf("'%s%s.%d'", n.prefix, process, i)
+}
+
+// connOf returns the live lock connection that owns the named lock of an attempt, or nil. n may be nil.
 func (n *notifier) connOf(owner string) *lockConn {
+	if n == nil {
+		return nil
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c := n.owners[owner]; c != nil && !c.dead {
@@ -198,49 +201,11 @@ func (n *notifier) freeName(owner string, c *lockConn) {
 // If the server refuses that, waiters read the row when the lease that they know of ends. It
 // is one statement, because an id that came back to the client could be of another session.
 func (n *notifier) killOwner(ctx context.Context, owner string) {
-	_, _ = n.b.exec(ctx, "KILL IS_USED_LOCK("+n.name(owner)+")") // fails if the named lock is free: no session is NULL
+	n.kill(ctx, n.name(owner))
 }
 
-// leaveRow executes change, which removes an attempt from its row, and releases its named
-// lock: in the same packet if its lock connection is free.
-func (b *Backend) leaveRow(ctx context.Context, owner, change string) (int64, error) {
-	if b.notifier == nil {
-		return b.exec(ctx, change)
-	}
-	if c := b.notifier.connOf(owner); c != nil {
-		changed, err := b.leaveOver(ctx, c, owner, change)
-		if !errors.Is(err, errConnBusy) && number(err) != errLockWait {
-			return changed, err
-		}
-	}
-	changed, err := b.exec(ctx, change)
-	if err == nil {
-		b.notifier.releaseName(owner)
-	}
-	return changed, err
-}
-
-var errConnBusy = errors.New("mysql: the lock connection is in use or dead")
-
-// leaveOver is leaveRow in one packet over c. It returns errConnBusy if c is not available.
-func (b *Backend) leaveOver(ctx context.Context, c *lockConn, owner, change string) (int64, error) {
-	source := func(ctx context.Context) (*sql.Conn, func(error), error) {
-		if !c.checkout(ctx, releaseConnWait) {
-			return nil, nil, errConnBusy
-		}
-		return c.conn, c.checkin, nil
-	}
-	return run(ctx, b, source, func(ctx context.Context, conn *sql.Conn) (int64, error) {
-		var changed int64
-		var released sql.NullInt64
-		err := conn.QueryRowContext(ctx, change+";SELECT ROW_COUNT(),RELEASE_LOCK("+b.notifier.name(owner)+")").Scan(&changed, &released)
-		if err == nil {
-			b.notifier.mu.Lock()
-			defer b.notifier.mu.Unlock()
-			delete(b.notifier.owners, owner)
-		}
-		return changed, b.classifyTwo(err)
-	})
+func (n *notifier) kill(ctx context.Context, name string) {
+	_, _ = n.b.exec(ctx, "KILL IS_USED_LOCK("+name+")") // fails if the named lock is free: no session is NULL
 }
 
 // close closes the lock connections, and those in use when their statement ends. n may be nil.

@@ -18,8 +18,7 @@ func TestYieldConns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNotifier(&Backend{table: table{name: "t"}}, "db", true, 1, 1)
 		stopped := false
-		n.watchers["k"] = &keyWatcher{running: true, stop: func() { stopped = true }}
-		n.watchers["idle"] = &keyWatcher{}
+		n.waitBegins(&line{}, func() { stopped = true })
 		for _, c := range []struct{ after, want time.Duration }{
 			{0, time.Second},
 			{time.Second / 2, time.Second}, // other connections were refused meanwhile

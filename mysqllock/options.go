@@ -23,10 +23,11 @@ type options struct {
 	create      bool
 	timeout     time.Duration // of one statement, and of getting a connection for it
 	notifyConns int           // 0: waiters poll
+	retention   time.Duration // 0: rows of unused names stay
 }
 
 func defaults() options {
-	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, timeout: 5 * time.Second, notifyConns: DefaultNotifyConns}
+	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, timeout: 5 * time.Second, notifyConns: DefaultNotifyConns, retention: backend.DefaultRetention}
 }
 
 // Option configures the backend that New returns.
@@ -67,4 +68,10 @@ func WithNotifyConns(connections int) Option {
 		}
 		return nil
 	}
+}
+
+// WithRetention sets for how long the rows of a name are kept after its last use. The default is
+// 24 h, the least a minute; 0 keeps all rows.
+func WithRetention(d time.Duration) Option {
+	return func(o *options) error { o.retention = d; return backend.CheckRetention(d) }
 }

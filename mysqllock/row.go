@@ -8,19 +8,21 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// rowState is the row of a key at the time of one read.
+// rowState is the row of a lock at the time of one read, for one attempt.
 type rowState struct {
 	owner, metadata string
 	token           uint64
 	expires, now    int64     // microseconds of the server's clock
-	queue           string    // its first maxQueueRead bytes
-	complete        bool      // queue is the whole queue
+	waiters         bool      // there may be some
 	sent            time.Time // not after the server read the row
 
-	// What the read was asked for one attempt:
-	place     int  // its offset in the queue, from 1; 0: it is not in the queue
-	abandoned bool // a tombstone refuses it
-	named     bool // the connection owns its named lock
+	abandoned bool   // a tombstone refuses the attempt
+	place     int64  // of the attempt in the queue; 0: it is not there
+	ahead     string // the attempt ahead of it in the queue, or the holder
+	named     bool   // the connection owns its named lock
+
+	unclaimed bool   // the grant was handed over and has not been renewed
+	doomed    string // the process that did not claim the grant before
 }
 
 func (s rowState) left() time.Duration { return time.Duration(s.expires-s.now) * time.Microsecond }
@@ -31,30 +33,18 @@ func (s rowState) heldBy(owner string) bool { return s.owner == owner && s.held(
 
 func (s rowState) holder() backend.Holder {
 	return backend.Holder{
-		Contender: backend.Contender{Owner: s.owner, Metadata: unescaper.Replace(s.metadata)},
+		Contender: backend.Contender{Owner: s.owner, Metadata: s.metadata},
 		Token:     s.token, Left: max(s.left(), 0),
 	}
 }
 
-// readRow executes a statement of selectRow.
-func readRow(ctx context.Context, c *sql.Conn, q string) (rowState, error) {
-	s := rowState{sent: time.Now()}
-	rows, err := c.QueryContext(ctx, q)
-	if err != nil {
-		return s, err
-	}
-	defer rows.Close()
-	return s, scanRow(rows, &s)
-}
-
-// scanRow reads the result of a statement of selectRow into s.
+// scanRow reads the result of a statement of Backend.read into s.
 func scanRow(rows *sql.Rows, s *rowState) error {
 	if !rows.Next() {
-		s.complete = true // there is no row
-		return rows.Err()
+		return rows.Err() // there is no row
 	}
 	var named sql.NullBool
-	err := rows.Scan(&s.owner, &s.token, &s.expires, &s.metadata, &s.queue, &s.complete, &s.now, &s.place, &s.abandoned, &named)
+	err := rows.Scan(&s.owner, &s.token, &s.expires, &s.metadata, &s.now, &s.waiters, &s.abandoned, &s.place, &s.ahead, &named, &s.unclaimed, &s.doomed)
 	s.named = named.Bool
 	if err != nil {
 		return err
@@ -62,28 +52,29 @@ func scanRow(rows *sql.Rows, s *rowState) error {
 	return rows.Err()
 }
 
-// read reads the row for an attempt that waits. Such reads use at most half of the pool, so
-// that they do not delay renewals.
-func (b *Backend) read(ctx context.Context, req backend.Request) (rowState, error) {
-	select {
-	case b.readSlots <- struct{}{}:
-		defer func() { <-b.readSlots }()
-	case <-ctx.Done():
-		return rowState{}, ctx.Err()
-	case <-b.life.Done():
-		return rowState{}, backend.ErrClosed
+// queryRow sends a packet that ends with a statement of Backend.read. Its errors are classified.
+func (b *Backend) queryRow(ctx context.Context, conn *sql.Conn, p packet) (rowState, error) {
+	s := rowState{sent: time.Now()}
+	rows, err := b.query(ctx, conn, p)
+	if err != nil {
+		return s, err
 	}
+	defer rows.Close()
+	return s, mark(scanRow(rows, &s), true)
+}
+
+// overPool sends such a packet over a connection of the pool.
+func (b *Backend) overPool(ctx context.Context, p packet) (rowState, error) {
 	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (rowState, error) {
-		s, err := readRow(ctx, c, b.selectRow(req.Key, req.Owner, false))
-		return s, failure(err)
+		return b.queryRow(ctx, c, p)
 	})
 }
 
-// request sends a request to acquire and reads the row after it, in one packet if the
-// connection allows that. It uses a lock connection if one is available, so that the
-// attempt gets its named lock. With join the attempt enters the queue.
-func (b *Backend) request(ctx context.Context, req backend.Request, join bool) (rowState, error) {
-	named := b.notifier != nil && b.notifier.connOf(req.Owner) != nil
+// request sends a request to acquire and reads the row after it. It uses a lock connection if
+// one is available, so that the attempt gets its named lock. build returns the request, with
+// or without that.
+func (b *Backend) request(ctx context.Context, owner string, build func(getName bool) packet) (rowState, error) {
+	named := b.notifier != nil && b.notifier.connOf(owner) != nil
 	var c *lockConn // of the current try
 	usePool := named
 	source := func(ctx context.Context) (*sql.Conn, func(error), error) {
@@ -98,7 +89,15 @@ func (b *Backend) request(ctx context.Context, req backend.Request, join bool) (
 	}
 	send := func() (rowState, error) {
 		return run(ctx, b, source, func(ctx context.Context, conn *sql.Conn) (rowState, error) {
-			return b.requestOver(ctx, conn, c, req, join)
+			if c == nil {
+				return b.queryRow(ctx, conn, build(false))
+			}
+			restore := b.notifier.setOwner(owner, c)
+			s, err := b.queryRow(ctx, conn, build(true))
+			if !s.named {
+				restore()
+			}
+			return s, err
 		})
 	}
 	s, err := send()
@@ -106,25 +105,4 @@ func (b *Backend) request(ctx context.Context, req backend.Request, join bool) (
 		return send() // a lock connection waits for a row for one second only
 	}
 	return s, err
-}
-
-// requestOver is one try of request over conn, which is that of c if c is not nil.
-func (b *Backend) requestOver(ctx context.Context, conn *sql.Conn, c *lockConn, req backend.Request, join bool) (rowState, error) {
-	change, read := b.acquire(req, join), b.selectRow(req.Key, req.Owner, c != nil)
-	if !b.multiStatements {
-		if _, err := conn.ExecContext(ctx, change); err != nil {
-			return rowState{}, classify(err)
-		}
-		s, err := readRow(ctx, conn, read)
-		return s, mark(err, true)
-	}
-	restore := func() {}
-	if c != nil {
-		restore = b.notifier.setOwner(req.Owner, c)
-	}
-	s, err := readRow(ctx, conn, change+";"+read)
-	if !s.named {
-		restore()
-	}
-	return s, b.classifyTwo(err)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	schemaVersion = 2
+	schemaVersion = 3
 	comment       = "interlock lock table, schema "
 	maxPrefix     = 200
 	maxKey        = maxPrefix + 1 + backend.MaxName
@@ -28,19 +28,21 @@ func Schema(name string) (string, error) {
 }
 
 func (t table) schema() string {
-	// The primary key is the only index, so a statement but that of Sweep locks one row, or
-	// waits for none. This rules out deadlocks among them.
 	return fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
-  name       VARBINARY(%d) NOT NULL PRIMARY KEY,
-  token      BIGINT UNSIGNED NOT NULL,
-  owner      VARBINARY(32) NOT NULL,
-  metadata   VARBINARY(768) NOT NULL,
-  expires    BIGINT NOT NULL COMMENT 'microseconds since 1970, UTC',
-  granted    BIGINT NOT NULL COMMENT 'likewise',
-  queue      MEDIUMBLOB NOT NULL COMMENT 'waiters: ;owner,ttl in ms,joined in us,metadata',
-  gone       VARBINARY(8448) NOT NULL COMMENT 'attempts whose late requests are refused',
-  gone_until BIGINT NOT NULL,
-  step       TINYINT UNSIGNED NOT NULL COMMENT 'what the last change decided'
+  name       VARBINARY(%d) NOT NULL COMMENT 'prefix:name; empty: its token is greater than those of all deleted rows',
+  place      BIGINT NOT NULL COMMENT '0: the lock; above: its waiters, in order; below: tombstones',
+  owner      VARBINARY(32) NOT NULL DEFAULT '' COMMENT 'the attempt that holds, waits or is refused',
+  process    VARBINARY(16) NOT NULL DEFAULT '' COMMENT 'of the holder or waiter',
+  metadata   VARBINARY(768) NOT NULL DEFAULT '' COMMENT 'likewise',
+  ttl        BIGINT NOT NULL DEFAULT 0 COMMENT 'of a waiter, in microseconds',
+  granted    BIGINT NOT NULL DEFAULT 0 COMMENT 'when the holder or waiter came, in microseconds since 1970, UTC',
+  expires    BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the lease or of the tombstone, likewise',
+  token      BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'of the last grant',
+  served     BIGINT NOT NULL DEFAULT 0 COMMENT 'place of the last waiter that was served; no waiter has one below',
+  last       BIGINT NOT NULL DEFAULT 0 COMMENT 'place of the last waiter that came',
+  unclaimed  INT NOT NULL DEFAULT 0 COMMENT 'grants in a row that were handed over and not renewed',
+  tombstones BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the last tombstone',
+  PRIMARY KEY (name, place)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='%s%d'`, t.quoted(), maxKey, comment, schemaVersion)
 }
 
@@ -50,7 +52,7 @@ var errNoTable = errors.New("the lock table does not exist")
 func (b *Backend) prepare(ctx context.Context, conn *sql.Conn) error {
 	err := b.checkSchema(ctx, conn)
 	if !errors.Is(err, errNoTable) {
-		return err
+		return b.prepareRows(ctx, conn, err)
 	}
 	if !b.opt.create {
 		return fmt.Errorf("%w: table %s: %w; run the statement that mysqllock.Schema returns, or allow create=true", backend.ErrInvalid, b.table, err)
@@ -61,7 +63,26 @@ func (b *Backend) prepare(ctx context.Context, conn *sql.Conn) error {
 	if err := b.checkSchema(ctx, conn); err != nil {
 		return fmt.Errorf("table %s: %w", b.table, err)
 	}
-	return nil
+	return b.prepareRows(ctx, conn, nil)
+}
+
+// prepareRows inserts the row with the floor of the tokens, unless err is not nil. Without that row
+// a statement that reads it would lock the gap in which others insert. prepareRows also finds out
+// whether the user may delete rows: without that privilege a lock could be acquired and not
+// released. A user who may read only, and a read-only server, are good enough to inspect.
+func (b *Backend) prepareRows(ctx context.Context, conn *sql.Conn, err error) error {
+	for _, q := range []string{"INSERT IGNORE INTO {table} (name,place) VALUES ('',0)", "DELETE FROM {table} WHERE name='' AND place=-1"} {
+		if err == nil {
+			_, err = conn.ExecContext(ctx, b.sql(q, values{}))
+		}
+		switch number(err) {
+		case errTableDenied, errColumnDenied, errAccessDenied:
+			b.denied, err = failure(err), nil
+		case errReadOnly, errReadOnlyTx, errReadOnlyEngine:
+			err = nil
+		}
+	}
+	return failure(err)
 }
 
 func (b *Backend) checkSchema(ctx context.Context, conn *sql.Conn) error {

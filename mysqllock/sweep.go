@@ -3,7 +3,9 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -13,63 +15,138 @@ import (
 
 const (
 	sweepPage  = 1000 // rows that one statement reads
-	sweepBatch = 100  // rows that one statement deletes
+	sweepBatch = 100  // locks that one transaction deletes
+	sweepPause = 10 * time.Millisecond
 )
 
-// Sweep deletes the rows of locks without a holder and without waiters that were not used
-// for that long, and returns their number, also with an error. Without Sweep each name that
-// was ever used keeps its row. Tokens still rise, because the first token of a new row is the
-// server's clock, unless that clock is set back by as much. The minimum is one minute. Sweep
-// needs DELETE on the table. It locks no row that it does not delete.
-func (b *Backend) Sweep(ctx context.Context, unused time.Duration) (int, error) {
-	if unused < time.Minute {
-		return 0, backend.Invalid("time unused", unused, "1m or more")
-	}
-	before := fmt.Sprintf("%s-%d", now, unused.Microseconds())
-	condition := fmt.Sprintf("GREATEST(expires,granted)<%[1]s AND token<%[1]s AND gone_until<%[2]s AND CASE WHEN queue='' THEN TRUE ELSE %[3]s END", before, now, deadQueue)
-	deleted, after := 0, ""
-	for {
-		last, found, err := b.sweepable(ctx, after, condition)
-		if err != nil {
-			return deleted, err
+// sweepUnused deletes unused rows, until Close. Of all clients one sweeps four times within the
+// retention: each asks whether it is to be it, at times of its own.
+func (b *Backend) sweepUnused() {
+	interval := b.opt.retention / 4
+	turn := b.sql(fmt.Sprintf("UPDATE {table} SET granted={now} WHERE name='' AND place=0 AND granted<{now}-%d", interval.Microseconds()), values{})
+	for sleep(b.life, interval/2+rand.N(interval/2)) {
+		if n, err := b.exec(b.life, turn); err == nil && n > 0 {
+			_, _ = b.Sweep(b.life, b.opt.retention)
 		}
-		for names := range slices.Chunk(found, sweepBatch) {
-			// By primary key: a statement that reads the whole table would lock all of it.
-			n, err := b.exec(ctx, fmt.Sprintf("DELETE l FROM %s l FORCE INDEX (PRIMARY) WHERE name IN (%s) AND %s",
-				b.table.quoted(), strings.Join(names, ","), condition))
-			if err != nil {
-				return deleted, err
-			}
-			deleted += int(n)
-		}
-		if last == "" {
-			return deleted, nil
-		}
-		after = last
 	}
 }
 
-// sweepable reads a page of rows without a lock. It returns the last name, or "" if there is
-// none, and the names that meet the condition, as literals.
-func (b *Backend) sweepable(ctx context.Context, after, condition string) (last string, found []string, err error) {
-	q := fmt.Sprintf("SELECT name,%s FROM %s WHERE name>%s ORDER BY name LIMIT %d", condition, b.table.quoted(), lit(after), sweepPage) //nolint:gosec // constants and the quoted table
-	_, err = run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (none struct{}, err error) {
-		last, found = "", nil
+// Sweep deletes the rows of locks without a holder and without waiters that were not used
+// for that long, and returns the number of locks, also with an error. Clients do so by
+// themselves, see WithRetention. Tokens still rise: the greatest token of the deleted rows stays.
+// The minimum is one minute. Sweep needs DELETE on the table. It reads 1,000 rows in a statement,
+// and locks no row of a lock that is in use.
+func (b *Backend) Sweep(ctx context.Context, unused time.Duration) (int, error) {
+	if unused < backend.MinRetention {
+		return 0, backend.Invalid("time unused", unused, "1m or more")
+	}
+	deleted, after := 0, place{}
+	for {
+		page, err := b.readPage(ctx, after, unused)
+		for _, name := range page.dead {
+			if err == nil {
+				_, err = b.overPool(ctx, b.passPacket(values{row: name})) // frees the lock
+			}
+		}
+		for some := range slices.Chunk(page.unused, sweepBatch) {
+			if err == nil {
+				var n int
+				n, err = b.count(ctx, b.deletePacket(some, unused))
+				deleted += n
+			}
+		}
+		for some := range slices.Chunk(page.void, sweepBatch) {
+			if err == nil {
+				_, err = b.exec(ctx, b.sql("DELETE l FROM {table} l FORCE INDEX (PRIMARY) WHERE (name,place) IN ("+strings.Join(some, ",")+") AND place<0 AND expires<={now}", values{}))
+			}
+		}
+		if after = page.last; err != nil || after.name == "" {
+			return deleted, err
+		}
+		sleep(ctx, sweepPause)
+	}
+}
+
+// place is the primary key of a row.
+type place struct {
+	name  string
+	place int64
+}
+
+func (p place) literal() string { return fmt.Sprintf("(%s,%d)", lit(p.name), p.place) }
+
+type page struct {
+	last   place    // the last row; its name is "" if there was none
+	dead   []string // unused locks whose waiters have died: names
+	unused []string // these and other unused locks: primary keys, as literals
+	void   []string // tombstones, as literals
+}
+
+// unusedFor is the condition for the row of a lock that has had no holder for a time. {at} is the
+// server's clock.
+func unusedFor(unused time.Duration) string {
+	return fmt.Sprintf("expires<={at} AND tombstones<={at} AND GREATEST(expires,granted)<{at}-%[1]d AND (granted>0 OR token<{at}-%[1]d)", unused.Microseconds())
+}
+
+// readPage reads rows without a lock.
+func (b *Backend) readPage(ctx context.Context, after place, unused time.Duration) (page, error) {
+	q := b.sql(fmt.Sprintf(`SELECT l.name,l.place,l.place=0 AND l.name<>'' AND %s,served<last,
+EXISTS(SELECT 1 FROM {table} w WHERE w.name=l.name AND w.place>l.served AND l.place=0 AND l.expires>={now}-%d-w.ttl),l.place<0 AND expires<={now}
+FROM {table} l WHERE l.name>=%[3]s AND (l.name>%[3]s OR l.place>%[4]d) ORDER BY l.name,l.place LIMIT %[5]d`,
+		strings.ReplaceAll(unusedFor(unused), "{at}", "{now}"), deadAfter.Microseconds(), lit(after.name), after.place, sweepPage), values{})
+	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (p page, err error) {
 		rows, err := c.QueryContext(ctx, q)
 		if err != nil {
-			return none, failure(err)
+			return p, failure(err)
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var meets bool
-			if err := rows.Scan(&last, &meets); err != nil {
-				return none, failure(err)
+			var unused, waiters, alive, void bool
+			if err := rows.Scan(&p.last.name, &p.last.place, &unused, &waiters, &alive, &void); err != nil {
+				return p, failure(err)
 			}
-			if meets {
-				found = append(found, lit(last))
+			switch {
+			case unused && !alive:
+				p.unused = append(p.unused, p.last.literal())
+				if waiters {
+					p.dead = append(p.dead, p.last.name)
+				}
+			case void:
+				p.void = append(p.void, p.last.literal())
 			}
 		}
-		return none, failure(rows.Err())
+		return p, failure(rows.Err())
 	})
-	return last, found, err
+}
+
+// deletePacket deletes those of some locks that are unused and have no waiters. It first raises the
+// floor of the tokens: a new row of such a name begins above it.
+func (b *Backend) deletePacket(keys []string, unused time.Duration) packet {
+	const floor = "name='' AND place=0"
+	these := "FORCE INDEX (PRIMARY) WHERE (name,place) IN (" + strings.Join(keys, ",") + ") AND served=last AND " +
+		strings.ReplaceAll(unusedFor(unused), "{at}", "@interlock_now")
+	return b.packet(values{}, packet{
+		"START TRANSACTION",
+		"SELECT {now},MAX(token) INTO @interlock_now,@interlock_last FROM {table} WHERE " + floor + " FOR UPDATE",
+		"SELECT IFNULL(MAX(token),0),COUNT(*) INTO @interlock_last,@interlock_do FROM {table} l " + these + " FOR UPDATE",
+		"INSERT INTO {table} (name,place,token) VALUES ('',0,@interlock_last) ON DUPLICATE KEY UPDATE token=GREATEST(token,@interlock_last)",
+		"DELETE l FROM {table} l " + these,
+		"COMMIT",
+		"SELECT @interlock_do",
+	})
+}
+
+// count sends a packet whose result is a number.
+func (b *Backend) count(ctx context.Context, p packet) (int, error) {
+	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (n int, err error) {
+		rows, err := b.query(ctx, c, p)
+		if err != nil {
+			return 0, err
+		}
+		defer rows.Close()
+		if rows.Next() {
+			err = rows.Scan(&n)
+		}
+		return n, mark(errors.Join(err, rows.Err()), true)
+	})
 }

@@ -37,7 +37,7 @@ func newProbe(t *testing.T, opts ...otellock.Option) *probe {
 	}
 	space := memlock.NewSpace()
 	open := func(opts ...lock.Option) *lock.Client {
-		c, err := lock.New(space.Backend(), append(opts, lock.WithTTL(time.Minute))...)
+		c, err := lock.New(space.Backend(), append(opts, lock.WithTTL(time.Minute), lock.WithLogger(nil))...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,8 @@ func TestOutcomes(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, _ = m.Lock(ctx) // timeout
+		_, _ = m.Lock(ctx)                                                // timeout
+		_, _ = p.Mutex("k", lock.WithWait(time.Second)).Lock(t.Context()) // timeout, too
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, _ = m.Lock(canceled)
@@ -58,7 +59,7 @@ func TestOutcomes(t *testing.T) {
 			"interlock.lock.held{backend=mem}": 0, "interlock.lock.waiting{backend=mem}": 0,
 			"interlock.lock.lost{backend=mem}": 1, "interlock.lock.renewal.failures{backend=mem}": 0,
 			"interlock.lock.wait.duration{backend=mem outcome=acquired}": 3,
-			"interlock.lock.wait.duration{backend=mem outcome=timeout}":  1,
+			"interlock.lock.wait.duration{backend=mem outcome=timeout}":  2,
 			"interlock.lock.wait.duration{backend=mem outcome=canceled}": 1,
 			"interlock.lock.wait.duration{backend=mem outcome=locked}":   1,
 			"interlock.lock.wait.duration{backend=mem outcome=invalid}":  1,

@@ -19,8 +19,8 @@ const (
 	outcomeError    = "error"
 )
 
-// outcomeOfCall returns the outcome of a failed Lock or TryLock. If the context ended
-// during the wait, err matches ErrLocked, too, so that is checked last.
+// outcomeOfCall returns the outcome of a failed Lock or TryLock. If the context or
+// the wait limit ended the wait, err matches ErrLocked, too, so that is checked last.
 func outcomeOfCall(err error) string {
 	switch {
 	case errors.Is(err, lock.ErrInvalid):
@@ -29,7 +29,7 @@ func outcomeOfCall(err error) string {
 		return outcomeClosed
 	case errors.Is(err, context.Canceled):
 		return outcomeCanceled
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, lock.ErrWaitLimit):
 		return outcomeTimeout
 	case errors.Is(err, lock.ErrLocked):
 		return outcomeLocked

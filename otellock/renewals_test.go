@@ -39,7 +39,7 @@ func TestFailedRenewals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := lock.New(noRenewal{memlock.New()}, lock.WithTTL(time.Minute), lock.WithObserver(o))
+		c, err := lock.New(noRenewal{memlock.New()}, lock.WithLogger(nil), lock.WithTTL(time.Minute), lock.WithObserver(o))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func TestFailedUnlock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := lock.New(failedRelease{memlock.New(), tt.err}, lock.WithObserver(o))
+			c, err := lock.New(failedRelease{memlock.New(), tt.err}, lock.WithLogger(nil), lock.WithObserver(o))
 			if err != nil {
 				t.Fatal(err)
 			}

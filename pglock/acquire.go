@@ -16,6 +16,7 @@ const (
 	abandoned = -1
 	held      = 0
 	granted   = 1
+	again     = 2 // to be sent again with the row locked
 )
 
 // reply is the reply to a request to acquire.
@@ -24,8 +25,8 @@ type reply struct {
 	status     int
 	serverTime int64 // µs
 	holder     backend.Holder
-	first      bool   // this attempt is the first waiter
 	ahead      string // hash of the secret of the attempt ahead in the queue, or of the holder
+	entered    bool   // the queue, by this request
 }
 
 // holder returns a holder as the server describes it; left is in µs.
@@ -36,10 +37,12 @@ func holder(owner, metadata string, token, left int64) backend.Holder {
 	}
 }
 
-// TryAcquire makes one attempt in one round trip.
+// TryAcquire makes one attempt in one round trip, or two if the lease of a dead holder with
+// waiters has to be passed on.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	a := b.newAttempt(req, holding)
-	r, err := a.ask(ctx, false, 0)
+	defer a.done()
+	r, err := a.ask(ctx, noLimit, false, 0)
 	if err == nil && r.status == held {
 		err = &backend.LockedError{Holder: r.holder}
 	}
@@ -53,7 +56,9 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 // Acquire waits in the queue of the key until the attempt is granted or ctx ends.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	a := b.newAttempt(req, waiting)
-	defer a.polls.timer.Stop()
+	b.listener.use()
+	defer b.listener.unuse()
+	defer a.done()
 	g, err := a.enqueue(ctx)
 	if g == nil && err == nil {
 		g, err = a.await(ctx)
@@ -69,26 +74,42 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	return nil, err
 }
 
-// ask sends one request to acquire. queue says whether the attempt is to wait in the
-// queue. If err is nil the status of the reply is granted or held.
-func (a *attempt) ask(ctx context.Context, queue bool, retryFor time.Duration) (r reply, err error) {
+// ask sends one request to acquire, for at most limit from when it may be sent. queue says
+// whether the attempt is to wait in the queue. If err is nil the status of the reply is granted
+// or held.
+func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retryFor time.Duration) (r reply, err error) {
 	b := a.b
+	leave, err := a.enter(ctx)
+	if err != nil {
+		return r, backend.NotExecuted(err)
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	a.beginRequest()
-	_, r.sent, err = query(ctx, b, retryFor, func(row pgx.CollectableRow) (none struct{}, err error) {
+	scan := func(row pgx.CollectableRow) (none struct{}, err error) {
 		var owner, metadata string
 		var left, token int64
-		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.first, &r.ahead, nil, nil, nil)
+		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.ahead, &r.entered, nil)
 		r.holder = holder(owner, metadata, token, left)
 		return none, err
-	}, b.sql.acquire, a.key, a.req.Owner, a.queueEntry(), micro(a.req.TTL), queue)
-	if err != nil {
-		a.unanswered = a.unanswered || backend.OutcomeUnknown(err)
-		return r, err
 	}
-	if r.status == abandoned {
-		return r, fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
+	acquire := func(locked bool) call {
+		return do(b.sql.acquire, a.key, a.req.Owner, a.processAndHash(), escape(a.req.Metadata), micro(a.req.TTL), queue, locked)
 	}
-	return r, nil
+	for calls := []call{acquire(false)}; ; {
+		_, r.sent, err = query(ctx, b, retryFor, scan, calls...)
+		switch {
+		case err != nil:
+			a.unanswered = a.unanswered || backend.OutcomeUnknown(err)
+			return r, err
+		case r.status == abandoned:
+			return r, fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
+		case r.status != again:
+			return r, nil
+		}
+		calls = []call{do(b.sql.ensure, a.key), do(b.sql.end, a.key, a.req.Owner, "pass", "", "", false), acquire(true)}
+	}
 }
 
 // grant returns the grant of a reply, or nil if the attempt must ask again.
@@ -106,17 +127,21 @@ func (a *attempt) grant(r reply) *grant {
 func (a *attempt) enqueue(ctx context.Context) (*grant, error) {
 	b := a.b
 	refused := false // the server refuses the listening connection: poll whenever it was tried again
+	wasGranted := false
 	for {
 		up, unavailable := b.listener.status()
 		queue := up || unavailable || refused || !b.opt.listen
-		r, err := a.ask(ctx, queue, max(a.req.TTL, b.opt.timeout))
+		r, err := a.ask(ctx, noLimit, queue, max(a.req.TTL, b.opt.timeout))
 		switch {
+		case err != nil && wasGranted:
+			return nil, backend.Uncertain(err) // the key may be held by this attempt
 		case err != nil:
 			return nil, err
 		case r.status == granted:
 			if g := a.grant(r); g != nil {
 				return g, nil
 			}
+			wasGranted = true
 			continue
 		case queue:
 			if a.req.OnWait != nil {
@@ -132,6 +157,8 @@ func (a *attempt) enqueue(ctx context.Context) (*grant, error) {
 	}
 }
 
+const noLimit = 1 << 62 // ns
+
 const minBackoff = 20 * time.Millisecond // after a poll that fails
 
 // await waits in the queue for a pushed grant and polls. It tolerates an outage of the
@@ -145,7 +172,7 @@ func (a *attempt) await(ctx context.Context) (*grant, error) {
 			if g := a.acceptPush(p); g != nil {
 				return g, nil
 			}
-		case <-a.polls.timer.C:
+		case <-a.timer.C:
 		case <-ctx.Done():
 			return nil, backend.Uncertain(ctx.Err())
 		case <-a.b.ctx.Done():
@@ -167,7 +194,7 @@ func (a *attempt) await(ctx context.Context) (*grant, error) {
 		if errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrClosed) || time.Since(failing) >= a.req.TTL {
 			return nil, backend.Uncertain(err)
 		}
-		a.polls.timer.Reset(backoff)
+		a.timer.Reset(backoff)
 		backoff = min(2*backoff, time.Second, max(a.req.TTL/12, minBackoff))
 	}
 }
@@ -176,11 +203,10 @@ func (a *attempt) await(ctx context.Context) (*grant, error) {
 // holds the key.
 func (a *attempt) poll(ctx context.Context) (*grant, error) {
 	limit := max(a.req.TTL, 100*time.Millisecond) // as long as a waiter tolerates an outage
-	within, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	r, err := a.ask(within, true, 0)
+	begun := time.Now()
+	r, err := a.ask(ctx, limit, true, 0)
 	switch {
-	case err != nil && ended(within) != nil && ended(ctx) == nil:
+	case err != nil && ended(ctx) == nil && time.Since(begun) >= limit:
 		return nil, fmt.Errorf("postgres at %s: no answer within %v", a.b.address(), limit) // not the caller's deadline
 	case err != nil:
 		return nil, err
@@ -190,7 +216,7 @@ func (a *attempt) poll(ctx context.Context) (*grant, error) {
 	}
 	g := a.grant(r)
 	if g == nil {
-		a.polls.timer.Reset(0)
+		a.timer.Reset(0)
 	}
 	return g, nil
 }
@@ -203,29 +229,11 @@ func (a *attempt) acceptPush(p push) *grant {
 	if !p.proven {
 		return nil
 	}
-	a.mu.Lock()
-	until := a.clock.until(p)
-	a.mu.Unlock()
+	a.b.mu.Lock()
+	until := a.line.clock.until(p)
+	a.b.mu.Unlock()
 	if time.Until(until) < p.ttl/2 || !a.accept() {
 		return nil
 	}
 	return &grant{a: a, token: p.token, until: until}
-}
-
-// Abandon ends an attempt: it leaves the queue or releases the grant. It writes a
-// tombstone into the row, which refuses requests that arrive later, unless each request
-// of the attempt had a reply.
-func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
-	b.mu.Lock()
-	a := b.attempts[req.Owner]
-	tombstone := a == nil || a.state != settled
-	if tombstone {
-		delete(b.attempts, req.Owner)
-	}
-	b.mu.Unlock()
-	_, _, err := b.exec(ctx, b.sql.abandon, b.key(req.Key), req.Owner, tombstone)
-	if err == nil && a != nil {
-		a.unregister()
-	}
-	return err
 }

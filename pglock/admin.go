@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,12 +37,12 @@ func (b *Backend) infos(ctx context.Context, from, to []byte, limit int) ([]back
 			i.Holder = &h
 		}
 		for _, q := range queue {
-			if len(q) >= entryMetadata {
-				i.Waiters = append(i.Waiters, backend.Contender{Owner: q[:32], Metadata: unescape(q[entryMetadata:])})
+			if f := strings.SplitN(q, " ", 3); len(f) == 3 { // owner, age in µs, metadata
+				i.Waiters = append(i.Waiters, backend.Contender{Owner: f[0], Age: micros64(number(f[1])), Metadata: unescape(f[2])})
 			}
 		}
 		return i, err
-	}, b.sql.inspect, from, to, limit)
+	}, do(b.sql.inspect, from, to, limit))
 	return infos, err
 }
 
@@ -71,19 +70,14 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 
 // Break implements backend.Breaker.
 func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
-	removed, _, err := query(ctx, b, 0, func(r pgx.CollectableRow) (backend.Holder, error) {
-		var token, left int64
-		var owner, metadata string
-		err := r.Scan(&token, &owner, &metadata, &left, nil, nil, nil, nil)
-		return holder(owner, metadata, token, left), err
-	}, b.sql.breakLock, b.key(key), owner)
-	if err != nil || len(removed) == 0 {
-		if err == nil && owner != "" {
-			return nil, b.otherHolder(ctx, key)
-		}
-		return nil, err
+	broken, err := b.end(ctx, b.key(key), owner, "break", "", "", false, false)
+	switch {
+	case err == nil && broken != nil:
+		return &broken.holder, nil
+	case err == nil && owner != "":
+		return nil, b.otherHolder(ctx, key)
 	}
-	return &removed[0], nil
+	return nil, err
 }
 
 // otherHolder returns a *backend.LockedError with the holder of a key, or nil if it is free.
@@ -93,28 +87,4 @@ func (b *Backend) otherHolder(ctx context.Context, key string) error {
 		err = &backend.LockedError{Holder: *info.Holder}
 	}
 	return err
-}
-
-// Sweep deletes the rows of locks without a holder and without waiters that were not
-// used for that long, and returns their number, also with an error. Without Sweep each
-// name that was ever used keeps its row. Tokens still rise, because the first token of a
-// new row is the server's clock, unless that clock is set back by as much. The minimum is
-// one minute. Sweep needs DELETE on the table. It looks at 1,000 rows in a statement.
-func (b *Backend) Sweep(ctx context.Context, unused time.Duration) (int, error) {
-	if unused < time.Minute {
-		return 0, backend.Invalid("time unused", unused, "1m or more")
-	}
-	deleted, last := 0, []byte{}
-	for {
-		pages, _, err := query(ctx, b, 0, func(r pgx.CollectableRow) (n int, err error) {
-			err = r.Scan(&n, &last)
-			return n, err
-		}, b.sql.deleteUnused, micro(unused), last)
-		if err != nil {
-			return deleted, err
-		}
-		if deleted += pages[0]; len(last) == 0 {
-			return deleted, nil
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -24,21 +23,22 @@ const (
 
 // attempt is registered in Backend.attempts while it waits or holds.
 type attempt struct {
-	b   *Backend
-	req backend.Request
-	key []byte
+	b     *Backend
+	req   backend.Request
+	key   []byte
+	line  *line
+	timer *time.Timer // of the next poll; nil of TryAcquire
 
-	unanswered bool         // a request to acquire had no reply: the server may still execute it
-	state      attemptState // guarded by b.mu
-	doubted    bool         // accept has returned false; guarded by b.mu
-	ended      bool         // Release was called; guarded by b.mu
-	checking   bool         // checkLoss runs; guarded by b.mu
-	pushed     chan push    // capacity 1: a grant that was pushed
+	unanswered bool      // a request to acquire had no reply: the server may still execute it
+	pushed     chan push // capacity 1: a grant that was pushed
 
-	mu       sync.Mutex // guards the fields below
-	polls    pollSchedule
-	clock    serverClock
-	ahead    string // as in the last reply; "" if it is not known, or after a proven push
+	// The rest is guarded by b.mu.
+	state    attemptState
+	doubted  bool   // accept has returned false
+	ended    bool   // Release was called
+	checking bool   // checkLoss runs
+	ahead    string // hash of the secret of the attempt ahead in the queue, or of the holder; "" after a proven push
+	dropped  bool   // the server may have dropped it from the queue: it asks
 	pushSeen bool   // a grant was pushed since the last request was sent
 }
 
@@ -46,36 +46,35 @@ func (b *Backend) newAttempt(req backend.Request, state attemptState) *attempt {
 	a := &attempt{b: b, req: req, key: b.key(req.Key), state: state}
 	if state == waiting {
 		a.pushed = make(chan push, 1)
-		a.polls.timer = time.NewTimer(time.Hour)
-		a.polls.timer.Stop()
+		a.timer = time.NewTimer(time.Hour)
+		a.timer.Stop()
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.attempts[req.Owner] = a
-	b.mu.Unlock()
+	a.line = b.lines[req.Key]
+	if a.line == nil {
+		a.line = &line{b: b, slot: make(chan struct{}, 1)}
+		b.lines[req.Key] = a.line
+	}
+	a.line.users++
 	return a
 }
 
-// entryMetadata is the offset of the metadata in an entry of the queue.
-const entryMetadata = 97
-
-// queueEntry returns the entry of the attempt in the queue: owner, process, hash of the
-// secret and TTL in milliseconds, in columns of fixed width, and metadata.
-func (a *attempt) queueEntry() string {
-	ms := (micro(a.req.TTL) + 999) / 1000
-	return fmt.Sprintf("%s %s %s %013d %s", a.req.Owner, a.b.process, hashOf(a.b.secretOf(a.req.Owner)), ms, escape(a.req.Metadata))
+// processAndHash returns what the row has of the process of the attempt.
+func (a *attempt) processAndHash() string {
+	return a.b.process + " " + hashOf(a.b.secretOf(a.req.Owner))
 }
 
 // beginRequest prepares the attempt for a request. A revocation before the request
 // does not matter: the reply contains the grant if there is one.
 func (a *attempt) beginRequest() {
 	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
 	if a.state == revoked {
 		a.state = waiting
 	}
-	a.b.mu.Unlock()
-	a.mu.Lock()
-	a.polls.again, a.polls.asOf, a.pushSeen = false, 0, false
-	a.mu.Unlock()
+	a.pushSeen, a.line.again, a.line.asOf = false, false, 0
 }
 
 // accept moves the attempt to holding. In state revoked it returns false, once: the
@@ -91,6 +90,7 @@ func (a *attempt) accept() bool {
 		return false
 	}
 	a.state = holding
+	a.line.pollIn(a.req.TTL) // this process renews the grant, or ends, and its waiters with it
 	if doubtful {
 		go a.checkLoss()
 	}

@@ -97,6 +97,19 @@ func TestRevokedWhileWaiting(t *testing.T) {
 	}
 }
 
+// TestFailureAfterRevokedGrant: if a grant was revoked before Acquire accepted it, a request that
+// fails after it leaves the outcome unknown: the attempt may hold the key.
+func TestFailureAfterRevokedGrant(t *testing.T) {
+	var b *Backend
+	granted := acquired("1", "8")
+	granted.before = func() { b.receive("l o") }
+	b = scripted(t, granted, answer{failed: "42501"})
+	b.listener.up = true
+	if _, err := b.Acquire(t.Context(), requestOf("o")); !backend.OutcomeUnknown(err) {
+		t.Errorf("want an unknown outcome, got %v", err)
+	}
+}
+
 // TestTombstone: Abandon writes a tombstone unless each request of the attempt had a
 // reply, and unregisters the attempt.
 func TestTombstone(t *testing.T) {

@@ -30,7 +30,12 @@ type Backend struct {
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
-	attempts map[string]*attempt // by owner id; see attemptState
+	attempts map[string]*attempt  // by owner id; see attemptState
+	lines    map[string]*line     // by key, while it has attempts
+	watched  map[string]time.Time // by key: when watch looks at it
+
+	// Slots of requests to acquire. The other connections are for renewals and releases.
+	acquiring chan struct{}
 
 	// Slots of statements that a notification causes. Any role can send notifications.
 	hints chan struct{}
@@ -40,6 +45,7 @@ var (
 	_ backend.Backend        = (*Backend)(nil)
 	_ backend.Waiter         = (*Backend)(nil)
 	_ backend.BatchRenewer   = (*Backend)(nil)
+	_ backend.BatchAbandoner = (*Backend)(nil)
 	_ backend.Inspector      = (*Backend)(nil)
 	_ backend.Lister         = (*Backend)(nil)
 	_ backend.Breaker        = (*Backend)(nil)
@@ -64,6 +70,9 @@ func open(ctx context.Context, limit time.Duration, pool *pgxpool.Pool, o option
 	if pool == nil {
 		return nil, backend.Invalid("pool", "nil", "a *pgxpool.Pool")
 	}
+	if o.always && !o.listen {
+		return nil, backend.Invalid("listening", "false and always", "one of them")
+	}
 	sql, err := newStatements(o.table)
 	if err != nil {
 		return nil, err
@@ -78,6 +87,9 @@ func open(ctx context.Context, limit time.Duration, pool *pgxpool.Pool, o option
 		}
 		return nil, err
 	}
+	if o.retention > 0 {
+		b.wg.Go(b.sweepUnused)
+	}
 	return b, nil
 }
 
@@ -85,7 +97,9 @@ func newBackend(ctx context.Context, pool *pgxpool.Pool, o options, sql statemen
 	id, secret := make([]byte, 8), make([]byte, 32)
 	_, _ = rand.Read(id) // never fails
 	_, _ = rand.Read(secret)
-	b := &Backend{pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id), secret: secret, attempts: map[string]*attempt{}, hints: make(chan struct{}, maxHints)}
+	b := &Backend{pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id), secret: secret, attempts: map[string]*attempt{}, lines: map[string]*line{}, watched: map[string]time.Time{}, hints: make(chan struct{}, maxHints)}
+	conns := int(pool.Config().MaxConns)
+	b.acquiring = make(chan struct{}, max(1, conns-max(1, conns/4)))
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	b.listener = newListener(b)
 	return b
@@ -94,26 +108,29 @@ func newBackend(ctx context.Context, pool *pgxpool.Pool, o options, sql statemen
 // Capabilities returns what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	c := backend.Capabilities{
-		Name:     "postgres",
-		Scope:    backend.ScopeNetwork,
-		Loss:     backend.LossTTL,
-		Order:    backend.FIFO,
-		Wake:     backend.WakePush,
-		Fencing:  backend.FencingRestart,
-		MinTTL:   100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
-		MaxTTL:   100 * 24 * time.Hour,   // as on MySQL; far from any overflow
-		Lateness: tombstoneTTL,
+		Name:       "postgres",
+		Scope:      backend.ScopeNetwork,
+		Loss:       backend.LossTTL,
+		Order:      backend.FIFO,
+		Wake:       backend.WakePush,
+		Fencing:    backend.FencingRestart,
+		PushesLoss: b.opt.always,
+		MinTTL:     100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
+		MaxTTL:     100 * 24 * time.Hour,   // as on MySQL; far from any overflow
+		Lateness:   tombstoneTTL,
 		Caveats: []string{
 			"A standby that is promoted before it received the last writes, and a server that lost them in a crash with fsync off, forget locks. Until the lease of the first holder ends, two clients may then hold one lock, and only a check of the token at the resource, or Guard, stops the first one. With synchronous replication no lock is forgotten.",
 			"Tokens rise over a failover or a restored backup as long as the clock of the new server is not behind the time of the last grant.",
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
-			"A waiter whose process died delays the others by up to 3 s at its turn.",
-			"If the holder and the first waiter die together, the next waiter notices it up to half a lease after the end of the holder's lease.",
-			"The holder of a broken lock learns of it at its next renewal, unless its process has waited for a lock before.",
-			"A role that may connect to the database can send notifications: it can make waiters ask more often, or up to half a lease late after the end of a lease, and no more.",
+			"A process with waiters that died delays the others by up to 3 s at its turn, all such processes together by a TTL and 3 s.",
+			"If the holder and the first waiter die together, the next waiter notices it when the lease ends that it knows of.",
+			"A role that may connect to the database can send notifications: it can make waiters ask more often, and no more.",
 			fmt.Sprintf("A statement that the server executes more than %v after its attempt was abandoned is not refused.", tombstoneTTL),
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
+	}
+	if !b.opt.always {
+		c.Caveats = append(c.Caveats, "The holder of a broken lock learns of it at its next renewal, unless its process waits for a lock or did within a minute.")
 	}
 	if !b.opt.listen {
 		c.Wake = backend.WakePoll
@@ -130,7 +147,7 @@ func (b *Backend) polling() bool {
 
 // Ping makes one round trip.
 func (b *Backend) Ping(ctx context.Context) error {
-	_, _, err := b.exec(ctx, "SELECT 1")
+	_, _, err := b.exec(ctx, do("SELECT 1"))
 	return err
 }
 

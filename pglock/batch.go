@@ -57,7 +57,7 @@ func (b *Backend) renewMany(ctx context.Context, all []backend.Renewal, errs []e
 	found, sent, err := query(ctx, b, noRetry, func(r pgx.CollectableRow) (n int, err error) {
 		err = r.Scan(&n, nil)
 		return n - 1, err
-	}, b.sql.renewMany, names, owners, ttls)
+	}, do(b.sql.renewMany, names, owners, ttls))
 	if rolledBack(err) {
 		half := len(all) / 2
 		b.renewMany(ctx, all[:half], errs[:half])

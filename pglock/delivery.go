@@ -23,7 +23,7 @@ func (l *listener) checkDelivery(ctx context.Context, conn *pgx.Conn) error {
 	timeout, proofs := 50*time.Millisecond, 0
 	for n := 1; proofs < 2; n++ {
 		text := fmt.Sprint("check ", n)
-		if _, _, err := l.b.exec(ctx, "SELECT pg_notify($1, $2)", channelPrefix+l.b.process, text); err != nil {
+		if _, _, err := l.b.exec(ctx, do("SELECT pg_notify($1, $2)", channelPrefix+l.b.process, text)); err != nil {
 			return err
 		}
 		within, cancel := context.WithTimeout(ctx, timeout)
@@ -58,6 +58,15 @@ func waitForPayload(ctx context.Context, conn *pgx.Conn, payload string) error {
 			return err
 		}
 	}
+}
+
+// startListening opens the listening connection that stays until Close.
+func (b *Backend) startListening(ctx context.Context) error {
+	err := b.listener.wait(ctx)
+	if _, unavailable := b.listener.status(); unavailable {
+		return fmt.Errorf("%w (to listen always, set listen to the address of the server itself)", b.describe(errNotDelivered))
+	}
+	return err
 }
 
 // tryListening finds out at opening whether notifications arrive, if a pooler may be

@@ -17,9 +17,11 @@
 //	prefix=lock            prefix of names in the table
 //	create=true            create the table if it is missing; else see Schema
 //	listen=true            false: poll; host[:port][,...]: the server itself, behind a pooler
+//	listen_always=false    true: listen from the beginning, so that a break is pushed; see WithListenAlways
 //	pool_size=n            connections; default 4, or the number of CPUs if greater
 //	dial_timeout=3s        to connect
 //	timeout=5s             for a reply, if the context does not end sooner
+//	retention=24h          after which time without use clients remove the row of a name; at least 1m; 0: never
 //	sslmode=prefer         disable, allow, prefer, require, verify-ca, verify-full
 //	sslrootcert, sslcert, sslkey, sslsni           as for libpq
 //	application_name       as the server shows it
@@ -32,9 +34,9 @@
 // At most one client holds a key, as long as the server keeps what it committed. Only
 // the clock of the server decides when a lease ends. Grants, renewals, breaks and
 // hand-overs are on disk before they are reported, also with synchronous_commit off.
-// Each operation is one statement and one round trip. A lock keeps no connection.
+// Each operation is one transaction and one round trip. A lock keeps no connection.
 //
-// Waiters are served first come, first served. The statement that unlocks makes the
+// Waiters are served first come, first served. The transaction that unlocks makes the
 // first waiter the holder and notifies its process (NOTIFY).
 //
 // The fencing token is the greater of the last token plus one and the clock of the
@@ -42,8 +44,10 @@
 //
 // # Notifications
 //
-// The first waiter of a process opens one more connection, which listens. If that is
-// lost, waiters poll, and package lock logs it; else a waiter polls about once in a TTL.
+// The first waiter of a process opens one more connection, which listens. It ends a minute
+// after the last wait. If it is lost, waiters poll, and package lock logs it; else
+// the first waiter of a process polls about once in a TTL. A break notifies the process of the
+// holder if it listens; with the parameter listen_always it always does.
 //
 // Behind a transaction pooler, which the driver recognizes, no statements are prepared
 // and waiters poll at intervals of up to half a second, unless the parameter listen has
@@ -51,8 +55,8 @@
 //
 // # The table
 //
-// The table has a row for each name that was ever used, with the last token, the holder
-// and the queue. [Schema] returns the statements that create it; [Backend.Sweep] deletes
-// unused rows. With [Backend.Guard] a transaction of the application in the same
+// The table has a row for each name that was used within the retention, with the last token
+// and the holder, and a row for each waiter. [Schema] returns the statements that create it.
+// With [Backend.Guard] a transaction of the application in the same
 // database depends on the lock.
 package pglock

@@ -16,7 +16,8 @@ import (
 
 // sqlState returns the code of an error of the server, or "".
 func sqlState(err error) string {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
 		return pg.Code
 	}
 	return ""
@@ -132,7 +133,7 @@ func (b *Backend) hint(code string) string {
 	case "42P01", "3F000":
 		return fmt.Sprintf("the table %s is missing: set create=true, or apply pglock.Schema", b.sql.table)
 	case "42501":
-		return "privileges needed: USAGE on the schema, SELECT, INSERT and UPDATE on the table, and to create it CREATE on the schema"
+		return "privileges needed: USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on the table, and to create it CREATE on the schema"
 	case "42703":
 		return fmt.Sprintf("the table %s was not created by this driver, or by another version: apply pglock.Schema to a table that does not exist yet, or set another with table=", b.sql.table)
 	case "25006":

@@ -2,6 +2,7 @@ package pglock_test
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -32,4 +33,10 @@ func Example_token() {
 		return err == nil && done.RowsAffected() == 0, err
 	}
 	_ = ship
+}
+
+// The row of a lock, for a statement of the application that reads the table.
+func ExampleKey() {
+	fmt.Printf("%s\n", pglock.Key(pglock.DefaultPrefix, "orders/42"))
+	// Output: lock:orders/42
 }

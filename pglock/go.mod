@@ -1,6 +1,6 @@
 module github.com/interlock-go/lock/pglock
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/interlock-go/lock v0.0.0

@@ -35,7 +35,11 @@ func (g *grant) Keep(ctx context.Context, d time.Duration) error { return g.rene
 
 func (g *grant) renew(ctx context.Context, ttl time.Duration, mayShorten bool) error {
 	b := g.a.b
-	sent, rows, err := b.exec(ctx, b.sql.renew, g.a.key, g.a.req.Owner, micro(ttl), mayShorten)
+	calls := []call{do(b.sql.renew, g.a.key, g.a.req.Owner, micro(ttl), mayShorten)}
+	if mayShorten { // and notifies the first waiter
+		calls = []call{do(b.sql.lock, g.a.key), calls[0]}
+	}
+	sent, rows, err := b.exec(ctx, calls...)
 	if err != nil {
 		return err
 	}
@@ -63,16 +67,10 @@ func (g *grant) Release(ctx context.Context) error {
 	b.mu.Lock()
 	g.a.ended = true
 	b.mu.Unlock()
-	rows, err := b.release(ctx, g.a.key, g.a.req.Owner, g.a.unanswered)
+	ended, err := b.release(ctx, g.a.key, g.a.req.Owner, g.a.unanswered)
 	g.a.unregister() // also after an error: a grant that is pushed now is to be released
-	if err == nil && rows == 0 {
+	if err == nil && ended == nil {
 		err = b.lost(g.a.key)
 	}
 	return err
-}
-
-// release releases the grant of an attempt of this process, if it holds the key.
-func (b *Backend) release(ctx context.Context, key []byte, owner string, tombstone bool) (rows int, err error) {
-	_, rows, err = b.exec(ctx, b.sql.release, key, owner, tombstone, b.secretOf(owner), b.process)
-	return rows, err
 }

@@ -13,12 +13,16 @@ import (
 )
 
 // listener keeps the listening connection, which receives the notifications to this
-// process. The first waiter starts it; it is outside of the pool and ends with Close.
+// process. The first waiter starts it; it is outside of the pool. It ends with Close, or a minute
+// after the last wait: each NOTIFY wakes all sessions of the database that listen. With
+// WithListenAlways it starts with the backend and ends with Close only.
 type listener struct {
-	b     *Backend
-	start sync.Once
+	b *Backend
 
-	mu          sync.Mutex    // guards the fields below
+	mu          sync.Mutex // guards the fields below
+	users       int        // calls of Acquire
+	unused      time.Time  // since when there are none
+	running     bool
 	up          bool          // notifications arrive
 	unavailable bool          // notifications never arrive: a pooler came between
 	err         error         // of the last failure; nil while it is up
@@ -30,9 +34,39 @@ type listener struct {
 	reported  bool       // guarded by reporting: the last call had an error
 }
 
-func newListener(b *Backend) *listener { return &listener{b: b, changed: make(chan struct{})} }
+func newListener(b *Backend) *listener {
+	return &listener{b: b, unused: time.Now(), changed: make(chan struct{})}
+}
 
-const listenTimeout = 5 * time.Second // to connect and to see that notifications arrive
+const (
+	listenTimeout = 5 * time.Second // to connect and to see that notifications arrive
+	maxUnused     = time.Minute     // until the listener ends
+)
+
+// use keeps the listener until unuse.
+func (l *listener) use() {
+	l.mu.Lock()
+	l.users++
+	l.mu.Unlock()
+}
+
+func (l *listener) unuse() {
+	l.mu.Lock()
+	l.users--
+	l.unused = time.Now()
+	l.mu.Unlock()
+}
+
+// end ends the listener a minute after the last wait.
+func (l *listener) end() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.b.opt.always || l.users > 0 || time.Since(l.unused) < maxUnused {
+		return false
+	}
+	l.up, l.running = false, false
+	return true
+}
 
 // status returns whether notifications arrive, and whether they never will.
 func (l *listener) status() (up, unavailable bool) {
@@ -44,14 +78,15 @@ func (l *listener) status() (up, unavailable bool) {
 // wait starts the listener and waits until notifications arrive or never will. It
 // returns an error after listenTimeout, or at once if the server refuses.
 func (l *listener) wait(ctx context.Context) error {
-	l.start.Do(func() {
-		if l.b.enter() {
-			go func() {
-				defer l.b.wg.Done()
-				l.run()
-			}()
-		}
-	})
+	l.mu.Lock()
+	if !l.running && !l.unavailable && l.b.enter() {
+		l.running = true
+		go func() {
+			defer l.b.wg.Done()
+			l.run()
+		}()
+	}
+	l.mu.Unlock()
 	timeout := time.NewTimer(listenTimeout)
 	defer timeout.Stop()
 	for first := true; ; first = false {
@@ -116,7 +151,7 @@ func (l *listener) run() {
 	backoff := 10 * time.Millisecond
 	for b.ctx.Err() == nil {
 		wasUp, err := l.listen()
-		if b.ctx.Err() != nil {
+		if b.ctx.Err() != nil || errors.Is(err, errUnused) {
 			return
 		}
 		switch {
@@ -127,7 +162,7 @@ func (l *listener) run() {
 		}
 		l.set(false, b.describe(fmt.Errorf("listening: %w", err)))
 		b.pollNow() // waiters notice whether the server still answers
-		if _, unavailable := l.status(); unavailable {
+		if _, unavailable := l.status(); unavailable || l.end() {
 			return
 		}
 		sleep(b.ctx, backoff)
@@ -151,11 +186,19 @@ func (l *listener) listen() (wasUp bool, err error) {
 	b.pollNow() // there were no notifications before LISTEN
 	l.set(true, nil)
 	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
+		within, cancel := context.WithTimeout(ctx, maxUnused/4)
+		n, err := conn.WaitForNotification(within)
+		timedOut := within.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			b.receive(n.Payload)
+		case !timedOut || conn.IsClosed():
 			return true, errors.Join(err, context.Cause(ctx))
 		}
-		b.receive(n.Payload)
+		if l.end() {
+			return true, errUnused
+		}
 	}
 }
 
@@ -169,6 +212,8 @@ func closeConn(conn *pgx.Conn) {
 	case <-ctx.Done():
 	}
 }
+
+var errUnused = errors.New("no attempt waits")
 
 var errYielded = errors.New("the server accepts no more connections")
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // TestReportStatus: an outage of the listening connection is reported once with its
@@ -79,4 +81,97 @@ func TestReportStatusOfThePast(t *testing.T) {
 	if len(reports) != 1 || reports[0] == nil {
 		t.Errorf("want one report with an error, got %v", reports)
 	}
+}
+
+// TestListenAlways: the listening connection is open when the backend is, stays without a
+// waiter, and is opened again after a failure.
+func TestListenAlways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var server net.Conn
+		connections := 0
+		b := serving(t, func(conn net.Conn) {
+			mu.Lock()
+			server, connections = conn, connections+1
+			mu.Unlock()
+			serve(pgproto3.NewBackend(conn, conn), nil)
+		})
+		b.opt.pooled.Store(false)
+		b.opt.always = true
+		if !b.Capabilities().PushesLoss {
+			t.Error("want PushesLoss")
+		}
+		if err := b.startListening(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := func(when string, again bool) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if up, _ := b.listener.status(); !up || (connections > 1) != again { // a cancel request is a connection, too
+				t.Errorf("%s: want a listener that is up and has connected again: %v, got %v and %d connections", when, again, up, connections)
+			}
+		}
+		want("opened", false)
+		time.Sleep(time.Hour)
+		want("after an hour", false)
+		mu.Lock()
+		_ = server.Close()
+		mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		want("after a failure", true)
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestListenAlwaysRefused: a backend that cannot listen always is not opened.
+func TestListenAlwaysRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := serving(t, func(net.Conn) {})
+		b.opt.always = true
+		if err := b.startListening(t.Context()); err == nil {
+			t.Error("the server ends each connection: want an error, got nil")
+		}
+		if _, err := New(b.pool, WithListenAlways(), WithoutListen()); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("WithListenAlways and WithoutListen: want ErrInvalid, got %v", err)
+		}
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestListenerEnds: the listening connection ends a minute after the last wait, and the
+// next waiter opens it again. It is no failure.
+func TestListenerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := serving(t, func(server net.Conn) { serve(pgproto3.NewBackend(server, server), nil) })
+		b.opt.pooled.Store(false)
+		b.ReportStatus(func(_ string, err error) { t.Errorf("want no report, got %v", err) })
+		up := func() bool { up, _ := b.listener.status(); return up }
+		for range 2 {
+			b.listener.use()
+			if err := b.listener.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+			if !up() {
+				t.Error("the listener ended while an attempt waits")
+			}
+			b.listener.unuse()
+			time.Sleep(30 * time.Second)
+			if !up() {
+				t.Error("the listener ended within half a minute")
+			}
+			time.Sleep(time.Minute)
+			if up() {
+				t.Error("the listener is up more than a minute after the last wait")
+			}
+		}
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

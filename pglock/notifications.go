@@ -62,12 +62,12 @@ func (b *Backend) receive(payload string) {
 // push passes a pushed grant to Acquire. A secret proves one push only: it is public from
 // then on.
 func (a *attempt) push(p push, secret []string) {
-	a.mu.Lock()
+	a.b.mu.Lock()
 	a.pushSeen = true
 	if len(secret) == 1 && a.ahead != "" && hashOf(secret[0]) == a.ahead {
 		a.ahead, p.proven = "", true
 	}
-	a.mu.Unlock()
+	a.b.mu.Unlock()
 	if p.proven {
 		select {
 		case <-a.pushed: // it was not proven

@@ -64,8 +64,8 @@ func TestFirstBeforeTheReply(t *testing.T) {
 		a.beginRequest()
 		b.receive("h o 9000000000000000 3600000000")
 		begun := time.Now()
-		a.schedule(reply{sent: begun, serverTime: 1000, holder: backend.Holder{Left: 10 * time.Second}, first: true})
-		if <-a.polls.timer.C; time.Since(begun) > 11*time.Second {
+		a.schedule(reply{sent: begun, serverTime: 1000, holder: backend.Holder{Left: 10 * time.Second}})
+		if <-a.timer.C; time.Since(begun) > 11*time.Second {
 			t.Errorf("want a poll when the lease ends, got it after %v", time.Since(begun))
 		}
 	})

@@ -53,7 +53,9 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	o.prefix = p.String("prefix", o.prefix)
 	o.create = p.Bool("create", true)
 	listen := p.String("listen", "true")
+	o.always = p.Bool("listen_always", false)
 	o.timeout = p.Duration("timeout", o.timeout)
+	o.retention = p.Duration("retention", o.retention)
 	dialTimeout := p.Duration("dial_timeout", 3*time.Second)
 	size := p.Int("pool_size", 0, 1, 10000)
 	q := url.Values{}
@@ -69,7 +71,7 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	}
 	q.Set("target_session_attrs", p.Enum("target_session_attrs", attrs, "any", "read-write", "primary"))
 	_, tableErr := quoteTable(o.table)
-	for _, err := range []error{p.Err(), tableErr, checkPrefix(o.prefix)} {
+	for _, err := range []error{p.Err(), tableErr, checkPrefix(o.prefix), backend.CheckRetention(o.retention)} {
 		if err != nil {
 			return nil, o, err
 		}

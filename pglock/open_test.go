@@ -24,11 +24,11 @@ func parseURL(t *testing.T, s string) (string, options, error) {
 }
 
 func TestURL(t *testing.T) {
-	got, o, err := parseURL(t, "postgres://me:p%40ss@h1:1,h2:2/db?sslmode=disable&table=a.b&prefix=x&timeout=2s&listen=false&create=false")
+	got, o, err := parseURL(t, "postgres://me:p%40ss@h1:1,h2:2/db?sslmode=disable&table=a.b&prefix=x&timeout=2s&listen=false&listen_always=true&create=false")
 	if err != nil || got != "me p@ss h1 db" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if o.table != "a.b" || o.prefix != "x" || o.timeout != 2*time.Second || o.listen || o.create {
+	if o.table != "a.b" || o.prefix != "x" || o.timeout != 2*time.Second || o.listen || !o.always || o.create {
 		t.Errorf("got %+v", o)
 	}
 	for url, want := range map[string]string{
@@ -56,7 +56,7 @@ func TestStatementsAreComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{s.acquire, s.release, s.abandon, s.breakLock, s.renew, s.renewMany, s.inspect, s.guard, s.deleteUnused, s.columns, schema} {
+	for _, text := range []string{s.acquire, s.end, s.leave, s.ensure, s.renew, s.renewMany, s.inspect, s.guard, s.sweep, s.columns, schema} {
 		if rest := strings.ReplaceAll(text, "'{}'", ""); strings.ContainsAny(rest, "{}") || !strings.Contains(text, `"My"."Table"`) {
 			t.Errorf("not expanded:\n%s", text)
 		}

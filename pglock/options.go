@@ -18,14 +18,17 @@ type options struct {
 	prefix  string
 	create  bool
 	listen  bool
+	always  bool            // the listening connection is opened at once and stays
 	direct  *pgx.ConnConfig // for the listening connection; nil: that of the pool
 	timeout time.Duration
+
+	retention time.Duration // 0: unused rows stay
 
 	pooled *atomic.Bool // a transaction pooler may be between: no statement is prepared
 }
 
 func defaults() options {
-	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, listen: true, timeout: 5 * time.Second, pooled: new(atomic.Bool)}
+	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, listen: true, timeout: 5 * time.Second, retention: backend.DefaultRetention, pooled: new(atomic.Bool)}
 }
 
 // Option is an option of New.
@@ -59,6 +62,15 @@ func WithoutListen() Option {
 	return func(o *options) error { o.listen, o.direct = false, nil; return nil }
 }
 
+// WithListenAlways opens the listening connection at once and keeps it until Close. The
+// server then notifies each holder whose lock is broken, and the backend declares
+// PushesLoss. Without it a process listens only while it waits for a lock and for a minute
+// after that. New fails if notifications do not arrive. Each NOTIFY in the database wakes
+// the server process of each such connection.
+func WithListenAlways() Option {
+	return func(o *options) error { o.always = true; return nil }
+}
+
 // WithListenConfig is for a pool behind a transaction pooler: the listening connection
 // uses cfg, which is of the server itself. Statements of the pool are not prepared. cfg
 // must come from [pgx.ParseConfig], lead to the same database, and not change later.
@@ -81,6 +93,15 @@ func WithTimeout(d time.Duration) Option {
 		}
 		o.timeout = d
 		return nil
+	}
+}
+
+// WithRetention sets after which time without use clients remove the row of a name. The
+// default is 24 h, the minimum one minute; 0 disables it. Tokens still rise.
+func WithRetention(d time.Duration) Option {
+	return func(o *options) error {
+		o.retention = d
+		return backend.CheckRetention(d)
 	}
 }
 

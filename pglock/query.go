@@ -2,10 +2,13 @@ package pglock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -13,14 +16,24 @@ import (
 // noRetry, as retryFor of query: a statement that the server rolled back is not sent again.
 const noRetry time.Duration = -1
 
-// query executes one statement and returns its rows, the time before it was sent, and an
+// call is a statement with its arguments, which are of types []byte, string, int64 and bool
+// if it is sent together with others.
+type call struct {
+	sql  string
+	args []any
+}
+
+func do(sql string, args ...any) call { return call{sql, args} }
+
+// query executes statements in one transaction and one round trip. It returns the rows of
+// the last one, and of the others with its text, the time before they were sent, and an
 // error of explain. When ctx ends, query closes the connection, so that no reply stays
 // on a connection of the pool.
 //
 // If the server rolls back the statement in favor of another transaction, query sends it
 // again: within the timeout if retryFor is 0, else for retryFor with the whole timeout
 // for each reply.
-func query[T any](ctx context.Context, b *Backend, retryFor time.Duration, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, sent time.Time, err error) {
+func query[T any](ctx context.Context, b *Backend, retryFor time.Duration, scan pgx.RowToFunc[T], calls ...call) (rows []T, sent time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, sent, backend.NotExecuted(err)
 	}
@@ -32,7 +45,7 @@ func query[T any](ctx context.Context, b *Backend, retryFor time.Duration, scan 
 	within, cancel := context.WithTimeout(ctx, b.opt.timeout)
 	defer func() { cancel() }()
 	for try := 1; ; try++ {
-		rows, sent, err = queryOnce(within, b, scan, sql, args)
+		rows, sent, err = queryOnce(within, b, scan, calls)
 		pause := time.Millisecond
 		switch {
 		case err == nil:
@@ -59,13 +72,17 @@ func query[T any](ctx context.Context, b *Backend, retryFor time.Duration, scan 
 	}
 }
 
-func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], sql string, args []any) (rows []T, sent time.Time, err error) {
+func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], calls []call) (rows []T, sent time.Time, err error) {
 	conn, err := b.pool.Acquire(ctx)
 	if err != nil {
 		return nil, sent, backend.NotExecuted(err)
 	}
 	defer conn.Release() // closes the connection if a reply is left on it
+	if len(calls) > 1 {
+		return pipeline(ctx, b, conn.Conn(), scan, calls)
+	}
 	sent = time.Now()
+	sql, args := calls[0].sql, calls[0].args
 	if b.opt.pooled.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}
@@ -76,9 +93,53 @@ func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], sq
 	return rows, sent, err
 }
 
-// exec executes a statement and returns the time before it was sent and its number of rows.
-func (b *Backend) exec(ctx context.Context, sql string, args ...any) (sent time.Time, n int, err error) {
-	rows, sent, err := query(ctx, b, 0, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil }, sql, args...)
+// pipeline sends the statements together. The server executes them in one transaction; at
+// READ COMMITTED each one sees what was committed before it began.
+func pipeline[T any](ctx context.Context, b *Backend, conn *pgx.Conn, scan pgx.RowToFunc[T], calls []call) (rows []T, sent time.Time, err error) {
+	prepare := !b.opt.pooled.Load() && conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
+	batch := &pgconn.Batch{}
+	for _, c := range calls {
+		values, formats := encode(c.args)
+		if !prepare {
+			batch.ExecParams(c.sql, values, nil, formats, nil)
+			continue
+		}
+		statement, err := conn.Prepare(ctx, c.sql, c.sql) // once for each connection
+		if err != nil {
+			return nil, sent, err
+		}
+		batch.ExecPrepared(statement.Name, values, formats, nil)
+	}
+	sent = time.Now()
+	results := conn.PgConn().ExecBatch(ctx, batch)
+	for n := 0; err == nil && n < len(calls) && results.NextResult(); n++ {
+		if calls[n].sql != calls[len(calls)-1].sql {
+			_, err = results.ResultReader().Close()
+			continue
+		}
+		var more []T
+		more, err = pgx.CollectRows(pgx.RowsFromResultReader(conn.TypeMap(), results.ResultReader()), scan)
+		rows = append(rows, more...)
+	}
+	return rows, sent, errors.Join(err, results.Close())
+}
+
+// encode returns arguments as the server reads them: bytes as they are, all else as text.
+func encode(args []any) (values [][]byte, formats []int16) {
+	for _, arg := range args {
+		value, format := []byte(fmt.Sprint(arg)), int16(pgx.TextFormatCode)
+		if raw, ok := arg.([]byte); ok {
+			value, format = raw, pgx.BinaryFormatCode
+		}
+		values, formats = append(values, value), append(formats, format)
+	}
+	return values, formats
+}
+
+// exec executes statements and returns the time before they were sent and the number of
+// rows of the last one.
+func (b *Backend) exec(ctx context.Context, calls ...call) (sent time.Time, n int, err error) {
+	rows, sent, err := query(ctx, b, 0, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil }, calls...)
 	return sent, len(rows), err
 }
 

@@ -30,7 +30,7 @@ func TestRolledBackAtCommit(t *testing.T) {
 	if infos, err := b.infos(t.Context(), nil, nil, 9); err != nil || len(infos) != 1 || infos[0].Name != "k" {
 		t.Errorf("a list whose first try is rolled back: want k once, got %+v, %v", infos, err)
 	}
-	b = scripted(t, rolledBackAnswer(answer{rows: [][]string{{"1", "o", "", "1000", "", "", "", ""}}}), answer{})
+	b = scripted(t, rolledBackAnswer(answer{rows: [][]string{{"1", "o", "", "1000", "f", "", "", "", "", "", ""}}}), answer{})
 	if h, err := b.Break(t.Context(), "k", ""); err != nil || h != nil {
 		t.Errorf("a break that is rolled back and then finds no holder: want none, got %+v, %v", h, err)
 	}

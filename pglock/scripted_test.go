@@ -33,7 +33,7 @@ const secretAhead = "5ec4e7"
 
 // acquired is the reply to a request to acquire.
 func acquired(status, token string) answer {
-	return answer{rows: [][]string{{status, "1000", "60000000", token, "p", "", "t", hashOf(secretAhead), "", "", ""}}}
+	return answer{rows: [][]string{{status, "1000", "60000000", token, "p", "", hashOf(secretAhead), "f", ""}}}
 }
 
 // scripted returns a backend whose server gives these answers in turn. Statements of the
@@ -88,7 +88,7 @@ func serve(s *pgproto3.Backend, script <-chan answer) {
 	}
 	s.Send(&pgproto3.AuthenticationOk{})
 	s.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
-	for s.Flush() == nil {
+	for statements := 0; s.Flush() == nil; {
 		m, err := s.Receive()
 		if err != nil {
 			return
@@ -97,7 +97,13 @@ func serve(s *pgproto3.Backend, script <-chan answer) {
 		case *pgproto3.Query:
 			s.Send(&pgproto3.CommandComplete{CommandTag: []byte("LISTEN")})
 			s.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+		case *pgproto3.Execute:
+			statements++
 		case *pgproto3.Sync:
+			for ; statements > 1; statements-- { // of a transaction; the answer is that of the last one
+				s.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 0")})
+			}
+			statements = 0
 			a, ok := <-script
 			if !ok {
 				a.failed = "XX000" // the test expects fewer statements

@@ -22,10 +22,13 @@ func (b *Backend) setUp(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		_, _, err = b.exec(ctx, b.sql.columns) // reads no row; needs all columns and SELECT
+		_, _, err = b.exec(ctx, do(b.sql.columns)) // reads no row; needs all columns and SELECT
 	}
 	if err != nil {
 		return err
+	}
+	if b.opt.always {
+		return b.startListening(ctx)
 	}
 	return b.tryListening()
 }
@@ -43,7 +46,7 @@ func (b *Backend) probe(ctx context.Context) (found bool, err error) {
 		// At login a pooler reports a process id of its own, not that of a session.
 		b.opt.pooled.Store(r.(pgx.Rows).Conn().PgConn().PID() != pid || !b.opt.listen || b.opt.direct != nil)
 		return none, err
-	}, b.sql.probe, b.sql.table)
+	}, do(b.sql.probe, b.sql.table))
 	switch {
 	case err != nil:
 		return false, err

@@ -15,51 +15,37 @@ import (
 const DefaultTable = "interlock"
 
 const (
-	provisionalTTL = 3 * time.Second // the longest TTL of a pushed grant; also in {provisional ttl}
-	tombstoneTTL   = 5 * time.Minute // also in {tombstone}; data of a dead connection arrives earlier
+	provisionalTTL = 3 * time.Second // the longest TTL of a pushed grant; also in end.sql
+	tombstoneTTL   = 5 * time.Minute // also in {tombstone ttl}; data of a dead connection arrives earlier
 	channelPrefix  = "interlock_"    // of the channel of a process
-	schemaVersion  = "interlock lock table, schema 2"
+	schemaVersion  = "interlock lock table, schema 3"
 )
 
-// The protocol: each operation is one statement. Text in braces stands for what
-// several statements share.
+// The protocol. An operation that depends on the queue is a transaction of several statements,
+// sent together: the first one locks the row of the lock, so the others see the queue as it is.
 //
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// fragments replaces the names in braces. In {hand over}, l is the row before the
-// change and next is the first entry of its queue.
+// fragments replaces the names in braces. In {free}, l is the row of the lock.
 var fragments = strings.NewReplacer(
-	// When the statement began. If the statement waited for the row, this is early, which
-	// is safe: a new lease ends sooner, and an old lease is respected for longer.
+	// When the server began with the statement. If the statement waited for the row, this is
+	// early, which is safe: a new lease ends sooner, and an old lease is respected for longer.
 	"{now}", "statement_timestamp()",
 	"{us}", "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint",
 	"{channel}", channelPrefix,
 	"{version}", schemaVersion,
-	"{provisional ttl}", "least({ttl next}, 3000) * interval '1 millisecond'",
-	"{hand over}", `(token, owner, process, metadata, granted, expires, queue) = (
-		SELECT CASE WHEN next IS NULL THEN l.token ELSE greatest(l.token + 1, {us}) END,
-			left(next, 32), {process next}, {metadata next}, {now},
-			CASE WHEN next IS NOT NULL THEN {now} + {provisional ttl} END, l.queue[2:]
-		FROM (SELECT l.queue[1] AS next) s)`,
-	"{tombstone}", "$2 || ' ' || ({us} + 300000000)",
-	"{live tombstones}", "CASE WHEN l.gone = '{}' THEN l.gone ELSE ARRAY(SELECT g FROM unnest(l.gone) g WHERE substr(g, 34)::bigint > {us}) END",
-	"{new tombstones}", "CASE WHEN $3 THEN {live tombstones} || ARRAY[{tombstone}] ELSE l.gone END",
-	// The lease ended so long ago that each waiter has died: a waiter asks half a lease after
-	// the end of the lease, and gives up when the server does not answer for its TTL.
-	"{dead queue}", "coalesce(l.expires < {now} - interval '1 hour' - substr(l.queue[1], 84, 13)::bigint * interval '1 millisecond', false)",
-	// Fields of an entry of the queue.
-	"{process next}", "substr(next, 34, 49)",
-	"{ttl next}", "substr(next, 84, 13)::bigint",
-	"{metadata next}", "substr(next, 98)",
-	// The hash of the secret of the attempt ahead of $2, which is the holder if $2 is the first waiter.
-	"{hash ahead}", "coalesce(substr(queue[(SELECT n FROM unnest(queue) WITH ORDINALITY AS u(q, n) WHERE left(q, 32) = $2) - 1], 51, 32), right(process, 32))",
-	// To the new holder: owner, token, expiry, remaining lease, name.
-	"{notify grant}", "pg_notify({new holder}, {grant})",
-	"{new holder}", "'{channel}' || left(changed.process, 16)",
-	"{grant}", `'g ' || changed.owner || ' ' || changed.token || ' ' || {micros changed.expires} || ' ' || {micros changed.expires - {now}} || ' ' || encode($1, 'hex')`,
-	// To the first waiter: owner, time of the server, remaining lease.
-	"{notify head}", `pg_notify('{channel}' || substr(head, 34, 16), 'h ' || left(head, 32) || ' ' || {us} || ' ' || {micros changed.expires - {now}})`,
+	"{lease}", "{now} + $5::bigint * interval '1 microsecond'",
+	"{free}", "(l.owner IS NULL OR l.expires <= {now})",
+	"{tombstone ttl}", "interval '5 minutes'",
+	// Greater than each token of the name before, also if its row was removed: then the row with
+	// the floor is as new as the removal. A row that is removed meanwhile is in the snapshot.
+	"{first token}", "greatest({us}, (SELECT max(token) + 1 FROM {table} WHERE place = 0 AND name IN ('', $1)))",
+	// Plans of the statements after this one were made for a small table.
+	"{use indexes}", "set_config('enable_seqscan', 'off', true)",
+	"{doomed}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
+	// To a waiter: owner, time of the server, remaining lease.
+	"{notify second}", `pg_notify('{channel}' || left(second.process, 16), concat_ws(' ', 'h', second.waiter, {us}, {micros changed.expires - {now}}))`,
 )
 
 var (
@@ -71,9 +57,9 @@ var (
 
 // statements are the statements for one table.
 type statements struct {
-	table                                                   string // quoted
-	schema, probe, acquire, release, abandon, breakLock     string
-	renew, renewMany, inspect, guard, deleteUnused, columns string
+	table                                                     string // quoted
+	schema, columns, probe, lock, ensure, acquire, end, leave string
+	renew, renewMany, inspect, guard, turn, sweep             string
 }
 
 func newStatements(table string) (statements, error) {
@@ -89,18 +75,17 @@ func newStatements(table string) (statements, error) {
 		return expand(string(text), quoted)
 	}
 	return statements{
-		table: quoted, schema: load("schema"), probe: load("probe"), acquire: load("acquire"), release: load("release"),
-		abandon: load("abandon"), breakLock: load("break"), renew: load("renew"), renewMany: load("renew_many"),
-		inspect: load("inspect"), guard: load("guard"), deleteUnused: load("sweep"), columns: load("columns"),
+		table: quoted, schema: load("schema"), columns: load("columns"), probe: load("probe"), lock: load("lock"), ensure: load("ensure"),
+		acquire: load("acquire"), end: load("end"), leave: load("leave"), renew: load("renew"), renewMany: load("renew_many"),
+		inspect: load("inspect"), guard: load("guard"), turn: load("turn"), sweep: load("sweep"),
 	}, nil
 }
 
 // expand replaces what is in braces until nothing is left to replace.
 func expand(text, table string) string {
-	text = strings.ReplaceAll(text, "{table}", table)
 	for old := ""; old != text; {
 		old = text
-		text = fragments.Replace(text)
+		text = fragments.Replace(strings.ReplaceAll(text, "{table}", table))
 		text = micros.ReplaceAllString(text, "(extract(epoch FROM $1) * 1000000)::bigint")
 		text = commit.ReplaceAllString(text, `set_config('synchronous_commit', CASE WHEN $1 THEN 'off'
 		WHEN current_setting('synchronous_commit') = 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)`)

@@ -14,7 +14,7 @@ import (
 // aclRules are those of the package documentation, Permissions.
 const aclRules = "resetkeys resetchannels -@all ~lock:* ~{lock:* &lock:* &{lock:* " +
 	"+evalsha +eval +script|load +get +getrange +set +del +exists +pttl +pexpire +pexpireat +type +time " +
-	"+zadd +zrem +zrange +zscore +publish +spublish +subscribe +ssubscribe +sunsubscribe +pubsub|numsub +pubsub|shardnumsub"
+	"+zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore +publish +spublish +subscribe +ssubscribe +sunsubscribe +pubsub|numsub +pubsub|shardnumsub"
 
 func TestLeastPrivilege(t *testing.T) {
 	addr := private(t)

@@ -33,6 +33,7 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	a := b.newAttempt(req, holding)
 	r, err := a.request(ctx, protocol.NoQueue)
 	if err == nil && r.Status == protocol.No {
+		b.follow(a.keys, r.Num(6))
 		err = r.LockedError()
 	}
 	if err != nil {
@@ -93,8 +94,16 @@ func (a *attempt) request(ctx context.Context, queue string) (protocol.Reply, er
 // request of the attempt.
 func (a *attempt) release(ctx context.Context) (protocol.Reply, error) {
 	b, k := a.b, a.keys
-	return b.srv.Eval(ctx, releaseScript, []string{k.Lock, k.Queue, k.Fence, k.Tombstone(a.req.Owner)},
+	r, err := b.srv.Eval(ctx, releaseScript, []string{k.Lock, k.Queue, k.Fence, k.Tombstone(a.req.Owner)},
 		b.proc.ChannelPrefix(), a.req.Owner, protocol.Tombstone(a.unanswered.Load()))
+	b.follow(k, r.Num(0))
+	return r, err
+}
+
+// follow looks at the lock again when the provisional grant ends that a request of this process
+// made. left is its length in ms, 0 if there is none.
+func (b *Backend) follow(k protocol.Keys, left int64) {
+	b.srv.Follow(k, left, advanceScript, k.Script(), func() []any { return []any{b.proc.ChannelPrefix()} })
 }
 
 // grant returns the grant of a reply. It returns nil if the attempt must ask again.
@@ -286,22 +295,40 @@ func (w *waiter) interrupted(err error) error {
 // Abandon makes sure that nothing remains of an attempt. It writes a tombstone, which
 // refuses late requests, unless every request of the attempt is known to have had a reply.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
+	return b.abandon(ctx, req, b.unregister(req.Owner))
+}
+
+// unregister ends an attempt. It reports whether the server may still execute a request of it.
+func (b *Backend) unregister(owner string) (late bool) {
 	b.mu.Lock()
-	_, settled := b.settled[req.Owner]
-	delete(b.attempts, req.Owner)
-	b.mu.Unlock()
-	err := b.abandon(ctx, req, !settled)
+	defer b.mu.Unlock()
+	delete(b.attempts, owner)
+	_, settled := b.settled[owner]
+	return !settled
+}
+
+func (b *Backend) abandon(ctx context.Context, req backend.Request, late bool) error {
+	c := b.abandonment(req, late)
+	r, err := b.srv.Eval(ctx, abandonScript, c.Keys, c.Args...)
 	if err == nil {
-		b.mu.Lock()
-		delete(b.settled, req.Owner)
-		b.mu.Unlock()
+		b.abandoned(req, r)
 	}
 	return err
 }
 
-func (b *Backend) abandon(ctx context.Context, req backend.Request, late bool) error {
+// abandonment returns the call of ABANDON for an attempt.
+func (b *Backend) abandonment(req backend.Request, late bool) server.Call {
 	k := b.proc.Keys(req.Key)
-	_, err := b.srv.Eval(ctx, abandonScript, []string{k.Lock, k.Queue, k.Fence, k.Tombstone(req.Owner)},
-		b.proc.ChannelPrefix(), req.Owner, protocol.Tombstone(late), b.proc.Member(req))
-	return err
+	return server.Call{
+		Keys: []string{k.Lock, k.Queue, k.Fence, k.Tombstone(req.Owner)},
+		Args: []any{b.proc.ChannelPrefix(), req.Owner, protocol.Tombstone(late), b.proc.Member(req)},
+	}
+}
+
+// abandoned handles the reply of ABANDON.
+func (b *Backend) abandoned(req backend.Request, r protocol.Reply) {
+	b.mu.Lock()
+	delete(b.settled, req.Owner)
+	b.mu.Unlock()
+	b.follow(b.proc.Keys(req.Key), r.Num(0))
 }

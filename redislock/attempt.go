@@ -188,7 +188,9 @@ func (b *Backend) releaseUnclaimed(owner, lock string) {
 	b.srv.Go(func() {
 		ctx, cancel := context.WithTimeout(b.srv.Life, protocol.ProvisionalTTL)
 		defer cancel()
-		_, _ = b.srv.Eval(ctx, releaseScript, protocol.KeysOf(lock).Script(), b.proc.ChannelPrefix(), owner, "0")
+		k := b.proc.KeysOf(lock)
+		r, _ := b.srv.Eval(ctx, releaseScript, k.Script(), b.proc.ChannelPrefix(), owner, "0")
+		b.follow(k, r.Num(0))
 	})
 }
 

@@ -124,8 +124,8 @@ func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 		Caveats: []string{
 			"A server that restarts without its append-only file, or a replica that is promoted before it received the last writes, forgets locks: a second holder may be granted the lock until the lease of the first ends, and only a check of the token at the resource stops the first.",
 			"Tokens rise over a restart and a failover if the clock of the new master is not behind the time of the last grant.",
-			"A waiter whose connection breaks loses its place in the queue. A waiter whose dead connection the server has not detected delays the others by up to 3 s when it becomes the first.",
-			"If the holder and the first waiter die together, the next waiter detects it up to half a lease after the holder's lease has ended, or up to one and a half of its own TTL (at most 45 s) after its last poll, whichever is later.",
+			"A waiter whose connection breaks loses its place in the queue. The waiters of a process whose dead connection the server has not detected delay the others by up to 3 s together when the first of them comes first. A process that was stopped for so long loses its places.",
+			"If the process of a holder and the first waiter of another process die together, the next waiter detects it up to half a lease after the holder's lease has ended, or up to one and a half of its own TTL (at most 45 s) after its last poll, whichever is later.",
 			"Expiry is replicated as an absolute time: if the clock of a promoted replica is ahead of that of the old master, leases end early by the difference, also those that WAIT acknowledged, and a second holder may be granted the lock.",
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
 			"A foreign client that holds the key does not hand it over: waiters detect its release within a second. It does not respect the queue.",

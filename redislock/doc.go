@@ -24,6 +24,7 @@
 //	wait_replicas=0        replicas that must acknowledge a grant and a renewal (WAIT)
 //	wait_timeout=1s        limit of waiting for them; less than read_timeout
 //	eviction=refuse        accept: use a server that may evict locks
+//	retention=24h          accepted as by other drivers, without effect: unused names leave nothing
 //	tls=false              TLS with redis+sentinel and redis+cluster
 //	tls_ca, tls_cert, tls_key, tls_server_name     names of PEM files, and a host name
 //	sentinel_user, sentinel_password               credentials of the sentinels
@@ -41,7 +42,7 @@
 // first waiter, which polls when the lease ends. A renewal never shortens a lease. Only the
 // clock of the server counts.
 //
-// The fencing token is the last token plus one, or the clock of the server in microseconds
+// The fencing token is the last token of any lock of the prefix plus one, or the clock of the server in microseconds
 // if that is greater. It rises over a release, an expiry and a break. It also rises when the
 // server loses its data, unless its clock was set back behind the last grant. A counter that
 // is no integer below 2^53 counts as lost.
@@ -51,9 +52,9 @@
 // The lock of name N is a plain string with an expiry. redis-cli shows it, and it excludes
 // other clients that use SET NX.
 //
-//	prefix:N             owner@process metadata      expires with the lease
+//	prefix:N             owner@process token metadata      expires with the lease
 //	{prefix:N}:q         sorted set, the queue
-//	{prefix:N}:f         the fencing token, kept for a day after its last use
+//	{prefix:}:t          the last fencing token of the prefix; in a cluster one for each slot
 //	{prefix:N}:x:owner   tombstone: refuses late requests of an abandoned attempt
 //
 // The key of a name that contains a brace or begins with a percent sign has a percent sign
@@ -70,7 +71,7 @@
 //
 //	ACL SETUSER app on >password resetkeys resetchannels -@all ~lock:* ~{lock:* &lock:*
 //	  +evalsha +eval +script|load +get +getrange +set +del +exists +pttl +pexpire +pexpireat +type +time
-//	  +zadd +zrem +zrange +zscore +publish +subscribe +pubsub|numsub
+//	  +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore +publish +subscribe +pubsub|numsub
 //
 // and for some features
 //

@@ -2,11 +2,15 @@ package redislock_test
 
 import (
 	"context"
+	"fmt"
+	"log"
 	"math"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/redislock"
 	"github.com/interlock-go/lock/redislock/internal/redistest"
 )
 
@@ -42,4 +46,35 @@ func TestFencedScriptComparesExactly(t *testing.T) {
 			t.Errorf("token %d: got %v, want stale %v", step.token, err, step.stale)
 		}
 	}
+}
+
+// A client of the application, which the driver uses and never closes.
+func ExampleNew() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer client.Close()
+	b, err := redislock.New(client, redislock.WithPrefix("shop"))
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	c, err := lock.New(b)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer c.Close(ctx)
+	err = lock.Do(ctx, c.Mutex("orders/42"), func(ctx context.Context) error {
+		token, _ := lock.FromContext(ctx).Token()
+		return ship(ctx, client, "orders/42", token)
+	})
+	if err != nil {
+		log.Print(err)
+	}
+}
+
+// The key of a lock, for redis-cli.
+func ExampleKey() {
+	fmt.Println(redislock.Key(redislock.DefaultPrefix, "orders/42"))
+	// Output: lock:orders/42
 }

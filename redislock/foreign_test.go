@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 // Tokens and scores in the queue rise although the clock is behind the last ones.
@@ -25,7 +24,7 @@ func TestClockBehind(t *testing.T) {
 		t.Errorf("token %d after %d", g.Token(), future)
 	}
 	r := request("k")
-	early := (protocol.Process{Address: "p0000000000000001"}).Member(r)
+	early := b.proc.Member(r) // of an attempt that has ended
 	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(future), Member: early}).Err())
 	ch := queue(t.Context(), t, b, request("k"))
 	in, err := b.Inspect(t.Context(), "k")
@@ -34,7 +33,7 @@ func TestClockBehind(t *testing.T) {
 		t.Errorf("waiters %+v", in.Waiters)
 	}
 	must(t, g.Release(t.Context()))
-	g2 := get(t, ch) // past the dead one
+	g2 := get(t, ch) // past the one that has ended
 	if g2.Token() <= g.Token() {
 		t.Errorf("token %d after %d", g2.Token(), g.Token())
 	}

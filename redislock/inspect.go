@@ -34,6 +34,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 	if err != nil || r.Status != protocol.Yes {
 		return nil, err
 	}
+	b.follow(k, r.Num(3))
 	h := r.Holder()
 	return &h, nil
 }

@@ -28,7 +28,11 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	o.prefix, o.allowEviction, o.replicas, o.replicaTimeout = s.Prefix, s.AllowEviction, s.Replicas, s.ReplicaTimeout
 	b, err := open(ctx, client, o)
 	if err != nil {
-		_ = client.Close()
+		if s.Scheme == "redis+sentinel" {
+			go client.Close() // it waits until the search for the master ends, by the timeouts of the client
+		} else {
+			_ = client.Close()
+		}
 		if addrs := strings.Join(s.Addrs, ","); !strings.Contains(err.Error(), addrs) {
 			err = fmt.Errorf("%s at %s: %w", u.Scheme, addrs, err)
 		}

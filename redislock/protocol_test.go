@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func TestAcquireRelease(t *testing.T) {
 	req := request("k")
 	before := time.Now()
 	g := take(t, b, req)
-	if v := c.Get(t.Context(), p+":k").Val(); v != b.proc.OwnerAddress(req.Owner)+" test k" {
+	if v := c.Get(t.Context(), p+":k").Val(); v != fmt.Sprintf("%s %d test k", b.proc.OwnerAddress(req.Owner), g.Token()) {
 		t.Errorf("value %q", v)
 	}
 	if left := c.PTTL(t.Context(), p+":k").Val(); left <= 9*time.Second || left > 10*time.Second {
@@ -154,8 +155,8 @@ func TestAges(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
 	k := b.proc.Keys("k")
-	begun := time.Now()
-	g := take(t, b, request("k"))
+	begun, r := time.Now(), request("k")
+	g := take(t, b, r)
 	ctx, cancel := context.WithCancel(t.Context())
 	ch := queue(ctx, t, b, request("k"))
 	inspect := func() (holder, waiter time.Duration) {
@@ -170,11 +171,11 @@ func TestAges(t *testing.T) {
 		t.Errorf("ages of holder and waiter: %v and %v, then %v and %v", h1, w1, h2, w2)
 	}
 	future := time.Now().Add(time.Hour).UnixMicro()
-	must(t, b.srv.Client.Set(t.Context(), k.Fence, future, 0).Err())
+	must(t, b.srv.Client.Set(t.Context(), k.Lock, fmt.Sprintf("%s %d", b.proc.OwnerAddress(r.Owner), future), time.Minute).Err())
 	m := b.srv.Client.ZRange(t.Context(), k.Queue, 0, 0).Val()[0]
 	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(future), Member: m}).Err())
 	if h, w := inspect(); h != 0 || w != 0 {
-		t.Errorf("ages by tickets of the future: %v and %v", h, w)
+		t.Errorf("ages by times of the future: %v and %v", h, w)
 	}
 	cancel()
 	<-ch

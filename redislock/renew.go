@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
-var _ backend.BatchRenewer = (*Backend)(nil)
+var (
+	_ backend.BatchRenewer   = (*Backend)(nil)
+	_ backend.BatchAbandoner = (*Backend)(nil)
+)
 
 var errOtherBackend = fmt.Errorf("%w grant: of another backend", backend.ErrInvalid)
 
@@ -25,67 +25,74 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	if b.srv.Cluster != nil {
 		return slices.Repeat([]error{fmt.Errorf("redis cluster: renewing many at once: %w", errors.ErrUnsupported)}, len(renewals))
 	}
-	v, err := b.srv.Detached(ctx, func(sending *protocol.Sending) (any, error) {
-		return b.renewAll(ctx, sending, renewals), nil
-	})
-	if err != nil {
-		return slices.Repeat([]error{err}, len(renewals))
-	}
 	errs := make([]error, len(renewals))
-	for i, r := range v.([]renewalResult) {
-		if errs[i] = r.err; r.err == nil {
-			errs[i] = renewals[i].Grant.(*grant).renewed(r.reply, r.replicas, renewals[i].TTL)
+	var grants []*grant
+	var calls []server.Call
+	for i, r := range renewals {
+		g, ok := r.Grant.(*grant)
+		if !ok || g.a.b != b {
+			errs[i] = errOtherBackend
+			continue
+		}
+		keys, args := g.renewal(r.TTL, "0")
+		grants, calls = append(grants, g), append(calls, server.Call{Keys: keys, Args: args})
+	}
+	var wait func(context.Context) protocol.Once
+	if b.opt.replicas > 0 {
+		wait = b.waitCommand
+	}
+	results := b.batch(ctx, protocol.Renew, calls, wait)
+	for i := range renewals {
+		if errs[i] != nil {
+			continue
+		}
+		g, r := grants[0], results[0]
+		grants, results = grants[1:], results[1:]
+		replicas := 0
+		if r.Err == nil && wait != nil {
+			replicas = acknowledged(r.Last)
+			if err := r.Last.Err(); err != nil && r.Reply.Status == protocol.Yes {
+				r.Err = backend.Uncertain(server.Failure(err))
+			}
+		}
+		if errs[i] = r.Err; r.Err == nil {
+			errs[i] = g.renewed(r.Reply, replicas, renewals[i].TTL)
 		}
 	}
 	return errs
 }
 
-type renewalResult struct {
-	evalResult
-	err error
+// AbandonBatch abandons the attempts in one round trip; in a cluster, one to each node.
+func (b *Backend) AbandonBatch(ctx context.Context, reqs []backend.Request) []error {
+	calls := make([]server.Call, len(reqs))
+	for i, req := range reqs {
+		calls[i] = b.abandonment(req, b.unregister(req.Owner))
+	}
+	errs := make([]error, len(reqs))
+	for i, r := range b.batch(ctx, abandonScript, calls, nil) {
+		switch {
+		case r.Err == nil && r.Reply.Status == protocol.Again:
+			r.Err = b.Abandon(ctx, reqs[i])
+		case r.Err == nil:
+			b.abandoned(reqs[i], r.Reply)
+		}
+		errs[i] = r.Err
+	}
+	return errs
 }
 
-func (b *Backend) renewAll(ctx context.Context, sending *protocol.Sending, renewals []backend.Renewal) []renewalResult {
-	results := make([]renewalResult, len(renewals))
-	var todo []int
-	for i, r := range renewals {
-		if g, ok := r.Grant.(*grant); ok && g.a.b == b {
-			todo = append(todo, i)
-		} else {
-			results[i].err = errOtherBackend
+// batch sends the calls together. The errors of the results are classified.
+func (b *Backend) batch(ctx context.Context, s *protocol.Script, calls []server.Call, last func(context.Context) protocol.Once) []server.Result {
+	v, err := b.srv.Detached(ctx, func(sending *protocol.Sending) (any, error) {
+		results := b.srv.Batch(ctx, sending, b.srv.Client, s, calls, last)
+		for i := range results {
+			b.reloadAfter(results[i].Err)
+			results[i].Err = server.Classify(results[i].Err, sending)
 		}
+		return results, nil
+	})
+	if err != nil {
+		return slices.Repeat([]server.Result{{Err: err}}, len(calls))
 	}
-	for bySource := false; len(todo) > 0; bySource = true {
-		p := b.srv.Client.Pipeline()
-		cmds := make([]protocol.Once, len(todo))
-		for j, i := range todo {
-			keys, args := renewals[i].Grant.(*grant).renewal(renewals[i].TTL, "0")
-			cmds[j] = protocol.Renew.Command(ctx, sending, bySource && j == 0, keys, args) // the first loads the script
-			_ = p.Process(ctx, cmds[j])                                                    // only queues
-		}
-		wait := b.waitCommand(ctx)
-		if b.opt.replicas > 0 {
-			_ = p.Process(ctx, wait)
-		}
-		sent := time.Now()
-		_, _ = p.Exec(ctx) // each command has its own error
-		var again []int
-		for j, i := range todo {
-			r, err := &results[i], cmds[j].Err()
-			switch {
-			case !bySource && redis.HasErrorPrefix(err, "NOSCRIPT"):
-				again = append(again, i)
-			case err != nil:
-				r.err = server.Classify(err, sending)
-			default:
-				r.reply, r.err = protocol.ParseReply(cmds[j].Val(), sent)
-				r.replicas = acknowledged(wait)
-				if r.err == nil && r.reply.Status == protocol.Yes && wait.Err() != nil {
-					r.err = backend.Uncertain(server.Failure(wait.Err()))
-				}
-			}
-		}
-		todo = again
-	}
-	return results
+	return v.([]server.Result)
 }

@@ -19,7 +19,19 @@ func (b *Backend) eval(ctx context.Context, s *protocol.Script, keys []string, a
 		r, err := b.srv.Eval(ctx, s, keys, args...)
 		return r, 0, err
 	}
-	v, err := b.srv.Detached(ctx, func(sending *protocol.Sending) (any, error) {
+	var res evalResult
+	for again := true; again; again = res.reply.Status == protocol.Again {
+		v, err := b.evalWait(ctx, s, keys, args)
+		if err != nil {
+			return protocol.Reply{}, 0, err
+		}
+		res = v.(evalResult)
+	}
+	return res.reply, res.replicas, nil
+}
+
+func (b *Backend) evalWait(ctx context.Context, s *protocol.Script, keys []string, args []any) (any, error) {
+	return b.srv.DetachedScript(ctx, s, keys[0], func(sending *protocol.Sending) (any, error) {
 		var sent time.Time
 		var script, wait protocol.Once
 		at, err := b.node(ctx, keys[0])
@@ -55,8 +67,6 @@ func (b *Backend) eval(ctx context.Context, s *protocol.Script, keys []string, a
 		}
 		return evalResult{r, acknowledged(wait)}, nil
 	})
-	res, _ := v.(evalResult)
-	return res.reply, res.replicas, err
 }
 
 // evalResult is the reply of a script, and how many replicas have its write.

@@ -16,8 +16,12 @@ var (
 	releaseScript = protocol.NewScript(luaRelease)
 	abandonScript = protocol.NewScript(protocol.LuaAbandon)
 	breakScript   = protocol.NewScript(protocol.LuaBreak)
+	advanceScript = protocol.NewScript(protocol.LuaAdvance)
 
 	scripts = []*protocol.Script{
-		acquireScript, protocol.Renew, protocol.RenewKey, releaseScript, abandonScript, breakScript, protocol.Inspect,
+		acquireScript, protocol.Renew, protocol.RenewKey, releaseScript, abandonScript, breakScript,
+		protocol.Inspect, advanceScript,
 	}
 )
+
+func init() { acquireScript.Acquires = true }

@@ -51,7 +51,7 @@ func WithCampaign(opts ...elect.Option) Option {
 // over, as with elect.Campaign. Runs never overlap. A due time that passes between two
 // holders, or during a run longer than interval, is skipped. The context of a run ends
 // with ctx, and with the cause lock.ErrLost before another node can hold m; job must
-// return soon after that.
+// return soon after that. lock.FromContext returns its lease.
 //
 // A clock that is set back by less than interval repeats no run. After a greater step the
 // next run is due by the new time. A run that is late by more than a second starts when the

@@ -208,6 +208,24 @@ func TestEveryMinimumHoldOfAll(t *testing.T) {
 	})
 }
 
+func TestEveryGivesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, memlock.New())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_ = schedule.Every(ctx, c.Mutex("k"), time.Hour, func(ctx context.Context) error {
+			if l := lock.FromContext(ctx); l == nil || l.Name() != "k" || l.Err() != nil {
+				t.Errorf("the lease of a run: %v", l)
+			}
+			cancel()
+			return nil
+		})
+		if ctx.Err() == nil {
+			t.Error("the job did not run")
+		}
+	})
+}
+
 func TestEveryInvalid(t *testing.T) {
 	c := newClient(t, memlock.New())
 	never := func(context.Context) error { t.Error("ran"); return nil }

@@ -33,6 +33,9 @@ type attempt struct {
 	// send that request.
 	createUnknown bool
 	pending       <-chan struct{}
+	// mayBeEmpty: the attempt created the lock's node, or may have, and no node below it. The
+	// server would keep that for ever: it deletes containers that have lost their last child.
+	mayBeEmpty bool
 
 	granted atomic.Pointer[grant]
 }
@@ -83,6 +86,7 @@ func (a *attempt) forget() {
 	a.leaveSession()
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
+	a.b.noteUseLocked(a.dir)
 	if a.b.attempts[a.req.Owner] == a {
 		delete(a.b.attempts, a.req.Owner)
 	}
@@ -99,9 +103,8 @@ func (a *attempt) joinSession(ctx context.Context) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, errSessionExpired) && (a.b.own || !a.createUnknown):
+		case errors.Is(err, errSessionExpired):
 			a.clearNode()
-		case errors.Is(err, errSessionExpired): // a caller's connection may have sent the request in the next session
 		case a.path != "":
 			a.path, a.createUnknown = "", true
 		}
@@ -124,7 +127,7 @@ func (a *attempt) leaveSession() {
 // nothingRemains reports whether it is certain that the server has no node of the
 // attempt, and will not create one.
 func (a *attempt) nothingRemains() bool {
-	return a.path == "" && !a.createUnknown || a.b.own && a.s != nil && errors.Is(a.s.endErr(), errSessionExpired)
+	return !a.mayBeEmpty && (a.path == "" && !a.createUnknown || a.s != nil && errors.Is(a.s.endErr(), errSessionExpired))
 }
 
 // enqueue creates the attempt's node at the end of the queue. alone: the lock's node has
@@ -140,9 +143,11 @@ func (a *attempt) enqueue(ctx context.Context) (alone bool, err error) {
 		)
 	}
 	for range 5 {
-		r, pending, err := call(ctx, s, true, create)
+		r, pending, err := call(ctx, s, create)
 		if errors.Is(err, zk.ErrNoNode) { // first use of the key, or the server has deleted the empty container
-			if err := s.createNode(ctx, a.dir); err != nil {
+			err := s.createNode(ctx, a.dir)
+			a.mayBeEmpty = err == nil || !answered(err)
+			if err != nil {
 				return false, err
 			}
 			continue
@@ -150,6 +155,7 @@ func (a *attempt) enqueue(ctx context.Context) (alone bool, err error) {
 		if err == nil && (len(r) != 2 || r[1].Stat == nil || !strings.HasPrefix(r[0].String, a.dir+"/")) {
 			err = fmt.Errorf("zookeeper: unexpected reply to a multi: %+v", r)
 		}
+		a.mayBeEmpty = a.mayBeEmpty && err != nil
 		if err != nil {
 			if !answered(err) && !errors.As(err, &notSent{}) {
 				a.createUnknown, a.pending = true, pending
@@ -178,10 +184,16 @@ func (a *attempt) position(ctx context.Context) ([]child, int, error) {
 	q := queue(names)
 	i := slices.IndexFunc(q, func(c child) bool { return c.node == path.Base(a.path) })
 	if i < 0 {
-		err = fmt.Errorf("zookeeper: node %.200q was deleted", a.path)
-		a.path = ""
+		err = a.nodeDeleted()
 	}
 	return q, i, err
+}
+
+// nodeDeleted returns the error of an attempt whose node was deleted.
+func (a *attempt) nodeDeleted() error {
+	err := fmt.Errorf("zookeeper: node %.200q was deleted", a.path)
+	a.path = ""
+	return err
 }
 
 // resolveCreate finds out whether a request to create that was not answered was
@@ -246,7 +258,6 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	a := b.attempt(req.Owner)
 	if a == nil { // nothing remains, or the attempt is of an earlier process
 		a = b.newAttempt(req)
-		a.createUnknown = !b.own
 	}
 	if err := a.lock(ctx); err != nil {
 		return err
@@ -283,6 +294,12 @@ func (a *attempt) deleteNodes(ctx context.Context) (err error) {
 		if err := a.s.deleteIfExists(ctx, path); err != nil {
 			return err
 		}
+	}
+	if a.mayBeEmpty {
+		if err := a.s.deleteIfEmpty(ctx, a.dir); err != nil {
+			return err
+		}
+		a.mayBeEmpty = false
 	}
 	a.clearNode()
 	return nil

@@ -14,17 +14,13 @@ import (
 
 // Backend is the ZooKeeper driver. New and lock.Open make one.
 type Backend struct {
-	opt         options
-	base        string   // the node below which all locks are
-	own         bool     // the driver opens and closes the sessions
-	given       *zk.Conn // the caller's, if not own
-	addrs       []string
-	dial        dialer
-	dialTimeout time.Duration
-	auth        []byte // user:password for digest, nil for none
-	limits      limits
-	caps        backend.Capabilities
-	closing     sync.WaitGroup // sessions that were not closed yet
+	opt     options
+	base    string // the node below which all locks are
+	addrs   []string
+	auth    []byte // user:password for digest, nil for none
+	limits  limits
+	caps    backend.Capabilities
+	closing sync.WaitGroup // sessions that were not closed yet
 
 	life context.Context // ends with Close
 	stop context.CancelFunc
@@ -34,21 +30,23 @@ type Backend struct {
 	sessions map[time.Duration]*session // by TTL
 	attempts map[string]*attempt        // by owner id: with a grant, or of which something may remain
 	held     map[string]bool            // keys that were found held, see TryAcquire
+	used     map[string]time.Time       // when the client last used the node of a lock
 }
 
 var (
-	_ backend.Backend   = (*Backend)(nil)
-	_ backend.Waiter    = (*Backend)(nil)
-	_ backend.Inspector = (*Backend)(nil)
-	_ backend.Lister    = (*Backend)(nil)
-	_ backend.Breaker   = (*Backend)(nil)
-	_ backend.Pinger    = (*Backend)(nil)
+	_ backend.Backend       = (*Backend)(nil)
+	_ backend.Waiter        = (*Backend)(nil)
+	_ backend.Inspector     = (*Backend)(nil)
+	_ backend.ChangeWatcher = (*Backend)(nil)
+	_ backend.Lister        = (*Backend)(nil)
+	_ backend.Breaker       = (*Backend)(nil)
+	_ backend.Pinger        = (*Backend)(nil)
 )
 
 func newBackend(o options) *Backend {
 	b := &Backend{
 		opt: o, base: o.root + "/" + o.prefix,
-		sessions: map[time.Duration]*session{}, attempts: map[string]*attempt{}, held: map[string]bool{},
+		sessions: map[time.Duration]*session{}, attempts: map[string]*attempt{}, held: map[string]bool{}, used: map[string]time.Time{},
 	}
 	b.life, b.stop = context.WithCancel(context.Background())
 	return b
@@ -79,11 +77,6 @@ func (b *Backend) setLimits(l limits) {
 			"After 2^31 - 2^20 attempts for one name, the next ones wait until its queue is empty, and are then served in any order.",
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
-	}
-	if !b.own {
-		b.caps.MinTTL = 0
-		b.caps.Caveats = append(b.caps.Caveats, fmt.Sprintf(
-			"The session is that of the caller's connection: a TTL below its timeout of %v limits how long the holder trusts its lock, while the service keeps the lock of a crashed holder for the whole timeout.", l.most))
 	}
 }
 

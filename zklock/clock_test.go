@@ -66,7 +66,7 @@ func TestClockForgetsUnreportedPackets(t *testing.T) {
 		t.Errorf("until %d, want 1320", got)
 	}
 	k.answered(at(600), at(610), false)
-	k.connected(time.Time{}, at(620), 0) // of a caller's connection only the change of its server is known
+	k.connected(time.Time{}, at(620), 0)
 	k.answered(at(900), at(910), true)
 	if got := ms(k.times().until()); got != 1320 {
 		t.Errorf("until %d after a change of server, want 1320", got)

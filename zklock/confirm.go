@@ -36,7 +36,7 @@ func (s *session) confirm(ctx context.Context) error {
 		return err
 	}
 	base := s.b.base
-	_, _, err := call(ctx, s, true, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+	_, _, err := call(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		return c.Multi(&zk.CheckVersionRequest{Path: base, Version: -1}) // changes nothing
 	})
 	return explain(err, base)
@@ -70,14 +70,3 @@ func (s *session) maintain() {
 }
 
 func (s *session) confirmInterval() time.Duration { return s.clock.times().timeout * 3 / 10 }
-
-// learnEnd returns when the clock knows how long a caller's session lasts. If the
-// connection was not used before, that takes more than half a tick.
-func (s *session) learnEnd(ctx context.Context) error {
-	for {
-		if err := s.confirm(ctx); err != nil || !s.clock.times().aliveAt.IsZero() {
-			return err
-		}
-		sleep(ctx, s.clock.relay)
-	}
-}

@@ -5,7 +5,8 @@
 //
 //	c, err := lock.Open(ctx, "zk://zk1,zk2,zk3/app?ttl=30s")
 //
-// [New] makes a backend of the caller's connection, which the driver never closes.
+// [New] makes a backend with options that a URL does not have. [Backend.Client] returns the
+// connection of a session, for requests of the caller.
 //
 // # URL
 //
@@ -18,6 +19,7 @@
 //	prefix=interlock       the node below which the locks are
 //	dial_timeout=3s        to connect to one server
 //	open_timeout=10s       to open a session
+//	retention=24h          see [WithRetention]
 //	auth=digest            requires user and password
 //	tls=false              TLS
 //	tls_ca, tls_cert, tls_key, tls_server_name     file names of PEM, and a host name
@@ -54,13 +56,15 @@
 //   - Until is counted from changes of its session that a majority agreed to, as
 //     for every grant, and never from the event.
 //
-// To know in time that it is the second, a waiter watches the two nodes in front of it, and
-// reads the queue when one is deleted. On a caller's connection, whose loss the driver does
-// not see, every waiter reads: two round trips.
+// Only the first waiter of a process asks the service; the others wait for their turn in the
+// process. It watches the two nodes in front of it. When the further one is deleted, it reads
+// the nodes in front of that, or the queue if those are many. One listing of the queue
+// serves all waiters of the process that are in it, by the first rule. So a cycle
+// costs the same however many wait.
 //
 // # Nodes
 //
-//	/chroot/prefix/name                   container, deleted by the server some time after its last child
+//	/chroot/prefix/name                   container, deleted some time after its last child
 //	/chroot/prefix/name/owner-sequence    ephemeral; its data are the metadata
 //
 // In the name, %XX stands for every byte that is not printable ASCII, for slash, percent
@@ -69,8 +73,8 @@
 // # Permissions
 //
 // READ on the prefix's node, CREATE there for new names; READ, WRITE, CREATE and DELETE on
-// the nodes of the names. CREATE on the chroot, until the prefix's node exists, and DELETE
-// on the prefix's node after 2^31 attempts for one name.
+// the nodes of the names. CREATE on the chroot, until the prefix's node exists. DELETE on the
+// prefix's node after 2^31 attempts for one name, and for retention.
 // The nodes that the driver creates permit everything to all users, with a user in the URL
 // to that user alone, or what [WithACL] says.
 //

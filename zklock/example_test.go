@@ -1,6 +1,8 @@
 package zklock_test
 
 import (
+	"fmt"
+
 	"github.com/go-zookeeper/zk"
 
 	"github.com/interlock-go/lock"
@@ -19,4 +21,10 @@ func ExampleBackend_Guard() {
 		return err // zk.ErrNoNode: the lock was lost, and nothing is written
 	}
 	_ = ship
+}
+
+// The node of a lock, for zkCli.sh or an ACL.
+func ExampleNode() {
+	fmt.Println(zklock.Node("", "interlock", "orders/42"))
+	// Output: /interlock/orders%2F42
 }

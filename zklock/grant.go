@@ -47,7 +47,7 @@ func (a *attempt) grant(asked time.Time, w *node) *grant {
 	return g
 }
 
-// extend moves Until to the end of the session. On a caller's connection ttl may end before.
+// extend moves Until to the end of the session. The ttl of a renewal may end before.
 func (g *grant) extend(asked time.Time, ttl time.Duration) {
 	until := g.s.clock.times().until()
 	if latest := asked.Add(ttl); until.After(latest) {

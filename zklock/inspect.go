@@ -39,7 +39,7 @@ type leaderTime struct {
 // node does not exist.
 func (s *session) leaderTime(ctx context.Context, dir string) (*leaderTime, error) {
 	sent := time.Now()
-	stat, _, err := call(ctx, s, true, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(dir, nil, -1) })
+	stat, _, err := call(ctx, s, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(dir, nil, -1) })
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return nil, nil

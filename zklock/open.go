@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -18,60 +19,58 @@ func init() { backend.Register("zk", Open) }
 // Open opens a backend from a URL. The package documentation describes its form.
 func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	b, err := parse(u)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = b.open(ctx)
 	}
-	ctx, cancel := withLimit(ctx, b.opt.openTimeout)
-	defer cancel()
-	l, err := probe(ctx, b.dial, b.addrs, b.dialTimeout)
 	if err != nil {
-		return nil, err
-	}
-	if err := b.prepare(ctx, l); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// New returns a backend on the caller's connection, which the driver never closes. Its
-// session holds all locks, so its timeout is the greatest TTL. A shorter TTL limits how
-// long a holder trusts its lock without a renewal, while the service keeps the lock of
-// a crashed holder for the whole timeout. timeout is what [zk.Connect] was given; New
-// asks the server what it grants for that. Use a separate connection for locks: they
-// wait for whatever else the connection transports.
-//
-// New takes a little more than half a tick of the server, to learn how long the
-// session lasts. It fails if the server does not answer before ctx ends, or within 10 s.
-func New(ctx context.Context, conn *zk.Conn, timeout time.Duration, opts ...Option) (*Backend, error) {
-	o := defaults()
+// New returns a backend of these servers, each host or host:port. It opens its own
+// sessions: only then it knows when each request was sent, and so how long a
+// session lasts. For requests of the caller in such a session see [Backend.Client].
+func New(ctx context.Context, servers []string, opts ...Option) (*Backend, error) {
+	b := newBackend(defaults())
 	for _, f := range opts {
-		if err := f(&o); err != nil {
+		if err := f(&b.opt); err != nil {
 			return nil, err
 		}
 	}
-	if conn == nil || timeout <= 0 {
-		return nil, backend.Invalid("connection or session timeout", timeout, "a connection and what it was opened with")
+	b.base = b.opt.root + "/" + b.opt.prefix
+	if len(servers) == 0 {
+		return nil, backend.Invalid("servers", "none", "host or host:port of one server or more")
 	}
-	b := newBackend(o)
-	b.given = conn
-	ctx, cancel := withLimit(ctx, o.openTimeout)
-	defer cancel()
-	for conn.Server() == "" || conn.State() != zk.StateHasSession {
-		sleep(ctx, 10*time.Millisecond)
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("zookeeper: the connection given to New is %v: %w", conn.State(), endOf(ctx))
-		}
-	}
-	b.addrs = []string{conn.Server()}
-	l, err := probe(ctx, o.dial, b.addrs, o.openTimeout)
-	if err != nil {
-		return nil, err
-	}
-	l.most = min(max(timeout.Truncate(time.Millisecond), l.least), l.most)
-	if err := b.prepare(ctx, l); err != nil {
+	b.setServers(servers)
+	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+func (b *Backend) setServers(servers []string) {
+	for _, h := range servers {
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			h = net.JoinHostPort(strings.Trim(h, "[]"), "2181")
+		}
+		b.addrs = append(b.addrs, h)
+	}
+}
+
+// open asks a server for its bounds and creates the node below which all locks are.
+func (b *Backend) open(ctx context.Context) error {
+	ctx, cancel := withLimit(ctx, b.opt.openTimeout)
+	defer cancel()
+	l, err := probe(ctx, b.opt.dial, b.addrs, b.opt.dialTimeout)
+	if err == nil {
+		err = b.prepare(ctx, l)
+	}
+	if err == nil && b.opt.retention > 0 {
+		b.closing.Add(1)
+		go b.deleteUnused()
+	}
+	return err
 }
 
 // prepare creates the node below which all locks are. It closes b if that fails.
@@ -95,31 +94,23 @@ func parse(u *backend.URL) (*Backend, error) {
 	o := defaults()
 	o.prefix = p.String("prefix", DefaultPrefix)
 	o.root = strings.TrimRight(u.Path, "/")
-	dialTimeout := p.Duration("dial_timeout", 3*time.Second)
-	o.openTimeout = p.Duration("open_timeout", 10*time.Second)
+	o.dialTimeout = p.Duration("dial_timeout", o.dialTimeout)
+	o.openTimeout = p.Duration("open_timeout", o.openTimeout)
+	o.retention = p.Duration("retention", o.retention)
 	auth := p.Enum("auth", "", "digest")
 	files := tlsurl.Read(p)
 	secure := p.Bool("tls", false)
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	if err := checkPrefix(o.prefix); err != nil {
-		return nil, err
-	}
-	if err := checkRoot(o.root); err != nil {
+	if err := cmp.Or(checkPrefix(o.prefix), checkRoot(o.root), backend.CheckRetention(o.retention)); err != nil {
 		return nil, err
 	}
 	if len(u.Hosts) == 0 {
 		return nil, backend.Invalid("URL hosts", "", "zk://host[:port][,host[:port]...][/chroot]")
 	}
 	b := newBackend(o)
-	b.own, b.dialTimeout = true, dialTimeout
-	for _, h := range u.Hosts {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), "2181")
-		}
-		b.addrs = append(b.addrs, h)
-	}
+	b.setServers(u.Hosts)
 	switch {
 	case u.User != nil:
 		password, _ := u.User.Password()
@@ -132,6 +123,6 @@ func parse(u *backend.URL) (*Backend, error) {
 		return nil, fmt.Errorf("%w URL: auth=digest needs user:password@", backend.ErrInvalid)
 	}
 	t, err := files.Config(secure, "tls=true")
-	b.dial = dialTCP(t)
+	b.opt.dial = dialTCP(t)
 	return b, err
 }

@@ -15,12 +15,14 @@ type options struct {
 	prefix      string
 	root        string
 	acl         []zk.ACL
-	dial        dialer // for New, to ask the server for its bounds
+	dial        dialer
+	dialTimeout time.Duration
 	openTimeout time.Duration
+	retention   time.Duration
 }
 
 func defaults() options {
-	return options{prefix: DefaultPrefix, acl: zk.WorldACL(zk.PermAll), dial: dialTCP(nil), openTimeout: 10 * time.Second}
+	return options{prefix: DefaultPrefix, acl: zk.WorldACL(zk.PermAll), dial: dialTCP(nil), dialTimeout: 3 * time.Second, openTimeout: 10 * time.Second, retention: backend.DefaultRetention}
 }
 
 // Option changes what New does.
@@ -56,8 +58,8 @@ func WithACL(acl ...zk.ACL) Option {
 	}
 }
 
-// WithDialer sets how New connects to the server to ask for its bounds of session
-// timeouts. The default is TCP. A caller whose connection uses TLS needs it.
+// WithDialer sets how the driver connects to a server, for example with TLS. The default is
+// TCP.
 func WithDialer(dial func(ctx context.Context, addr string) (net.Conn, error)) Option {
 	return func(o *options) error { o.dial = dial; return nil }
 }

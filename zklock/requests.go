@@ -5,16 +5,14 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
 // call sends a request and returns when it is answered, ctx ends or the session ends.
 // The client library has no contexts and blocks while there is no connection, so a
-// request may be left behind in it: pending is then closed when that has ended. change:
-// the request changes something.
-func call[T any](ctx context.Context, s *session, change bool, f func(c *zk.Conn) (T, error)) (v T, pending <-chan struct{}, err error) {
+// request may be left behind in it: pending is then closed when that has ended.
+func call[T any](ctx context.Context, s *session, f func(c *zk.Conn) (T, error)) (v T, pending <-chan struct{}, err error) {
 	if ctx.Err() != nil {
 		return v, nil, notSent{endOf(ctx)}
 	}
@@ -30,11 +28,7 @@ func call[T any](ctx context.Context, s *session, change bool, f func(c *zk.Conn
 	go func() {
 		defer s.calls.Done()
 		defer close(done)
-		sent := time.Now()
 		v, err := f(s.conn)
-		if !s.b.own {
-			err = s.observe(sent, change, err)
-		}
 		got <- result{v, err}
 	}()
 	select {
@@ -50,36 +44,14 @@ func call[T any](ctx context.Context, s *session, change bool, f func(c *zk.Conn
 	}
 }
 
-// observe feeds the clock of a caller's connection with a request that has ended. It
-// ends the session if the connection has changed to another one.
-func (s *session) observe(sent time.Time, change bool, err error) error {
-	if s.conn.SessionID() != s.id {
-		s.end(errSessionExpired)
-		return errSessionExpired
-	}
-	server := s.conn.Server()
-	s.mu.Lock()
-	moved := server != s.server
-	s.server = server
-	s.mu.Unlock()
-	now := time.Now()
-	if moved {
-		s.clock.connected(time.Time{}, now, 0)
-	}
-	if answered(err) {
-		s.clock.answered(sent, now, change && err == nil)
-	}
-	return err
-}
-
 // sync makes the server catch up with the leader.
 func (s *session) sync(ctx context.Context) error {
-	_, _, err := call(ctx, s, false, func(c *zk.Conn) (string, error) { return c.Sync(s.b.base) })
+	_, _, err := call(ctx, s, func(c *zk.Conn) (string, error) { return c.Sync(s.b.base) })
 	return explain(err, s.b.base)
 }
 
 func (s *session) exists(ctx context.Context, path string) (bool, error) {
-	found, _, err := call(ctx, s, false, func(c *zk.Conn) (bool, error) {
+	found, _, err := call(ctx, s, func(c *zk.Conn) (bool, error) {
 		ok, _, err := c.Exists(path)
 		return ok, err
 	})
@@ -88,7 +60,7 @@ func (s *session) exists(ctx context.Context, path string) (bool, error) {
 
 // children returns the names of the children of a node, none if it does not exist.
 func (s *session) children(ctx context.Context, path string) ([]string, error) {
-	names, _, err := call(ctx, s, false, func(c *zk.Conn) ([]string, error) {
+	names, _, err := call(ctx, s, func(c *zk.Conn) ([]string, error) {
 		names, _, err := c.Children(path)
 		return names, err
 	})
@@ -123,7 +95,7 @@ func (s *session) watch(ctx context.Context, path string) (node, error) {
 
 func (s *session) read(ctx context.Context, path string, f func(*zk.Conn) (node, error)) (node, error) {
 	conn := s.connNumber()
-	n, _, err := call(ctx, s, false, f)
+	n, _, err := call(ctx, s, f)
 	if errors.Is(err, zk.ErrNoNode) {
 		return node{}, nil
 	}
@@ -134,20 +106,25 @@ func (s *session) read(ctx context.Context, path string, f func(*zk.Conn) (node,
 // readAll reads children of a node with get or watch, up to 16 at a time.
 func (s *session) readAll(ctx context.Context, dir string, names []string, read func(context.Context, string) (node, error)) ([]node, error) {
 	nodes, errs := make([]node, len(names)), make([]error, len(names))
-	slots := make(chan struct{}, 16)
-	var wg sync.WaitGroup
-	for i, name := range names {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			nodes[i], errs[i] = read(ctx, dir+"/"+name)
-		})
-	}
-	wg.Wait()
+	inParallel(len(names), func(i int) { nodes[i], errs[i] = read(ctx, dir+"/"+names[i]) })
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return nil, errs[i]
 	}
 	return nodes, nil
+}
+
+// inParallel calls f for 0 to n-1, up to 16 at a time.
+func inParallel(n int, f func(i int)) {
+	slots := make(chan struct{}, 16)
+	var wg sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			f(i)
+		})
+	}
+	wg.Wait()
 }
 
 // silent reports whether the node exists and its watch has not reported an event.
@@ -156,7 +133,7 @@ func (n *node) silent() bool { return n.stat != nil && !isReady(n.event) }
 // createNode creates the node of a lock, if it does not exist, and those above it. The
 // server deletes it some time after its last child, if it knows containers (3.5.3).
 func (s *session) createNode(ctx context.Context, path string) error {
-	_, _, err := call(ctx, s, true, func(c *zk.Conn) (string, error) {
+	_, _, err := call(ctx, s, func(c *zk.Conn) (string, error) {
 		return c.CreateContainer(path, nil, zk.FlagContainer, s.b.opt.acl)
 	})
 	if err != nil && unknownCode(err) { // no containers
@@ -172,15 +149,26 @@ func (s *session) createNode(ctx context.Context, path string) error {
 }
 
 func (s *session) createPersistent(ctx context.Context, path string) error {
-	_, _, err := call(ctx, s, true, func(c *zk.Conn) (string, error) {
+	_, _, err := call(ctx, s, func(c *zk.Conn) (string, error) {
 		return c.Create(path, nil, zk.FlagPersistent, s.b.opt.acl)
 	})
 	return err
 }
 
+// deleteIfEmpty deletes the node of a lock. The server refuses that while it has children, so
+// no holder or waiter loses its node. It is no error if the node has children, does not exist,
+// or may not be deleted by this user.
+func (s *session) deleteIfEmpty(ctx context.Context, path string) error {
+	err := s.deleteNode(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty) || permissionDenied(err) {
+		return nil
+	}
+	return err
+}
+
 // deleteNode returns an error that says whether the node may be deleted later.
 func (s *session) deleteNode(ctx context.Context, path string) error {
-	_, _, err := call(ctx, s, true, func(c *zk.Conn) (struct{}, error) {
+	_, _, err := call(ctx, s, func(c *zk.Conn) (struct{}, error) {
 		return struct{}{}, c.Delete(path, -1)
 	})
 	return explainChange(err, path)

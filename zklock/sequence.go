@@ -43,22 +43,12 @@ func (a *attempt) replaceLockNode(ctx context.Context, own string) error {
 		if q := queue(names); len(q) > 0 {
 			return &usedUpError{q}
 		}
-		if err := a.deleteLockNode(ctx); !errors.Is(err, zk.ErrNotEmpty) {
+		if err := a.s.deleteIfExists(ctx, a.dir); !errors.Is(err, zk.ErrNotEmpty) {
 			return err
 		}
 		sleep(ctx, 5*time.Millisecond+rand.N(10*time.Millisecond)) // others are about to delete their nodes
 	}
 	return fmt.Errorf("zookeeper: node %.200q: the sequence numbers are used up, and the node cannot be replaced: delete its children %.200q", a.dir, names)
-}
-
-// deleteLockNode deletes the lock's node if it has no children. The server refuses that
-// with ErrNotEmpty otherwise, so no holder or waiter loses its node.
-func (a *attempt) deleteLockNode(ctx context.Context) error {
-	_, _, err := call(ctx, a.s, true, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(a.dir, -1) })
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return explain(err, a.dir)
 }
 
 // awaitEmptyQueue waits until the last of the queue is gone, and deletes the lock's node
@@ -70,14 +60,14 @@ func (w *waiter) awaitEmptyQueue(ctx context.Context, q []child) error {
 	}
 	w.queued, w.lastContact = true, time.Now()
 	if last.stat != nil {
-		w.reportWaiting(q, node{})
-		if _, _, err := w.awaitEvent(ctx, last); err != nil {
-			return err
+		w.reportWaiting(q[0].owner, node{})
+		select {
+		case <-last.event:
+		case <-w.a.s.done:
+			return w.a.s.endErr()
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-	err = w.a.deleteLockNode(ctx)
-	if errors.Is(err, zk.ErrNotEmpty) {
-		return nil
-	}
-	return err
+	return w.a.s.deleteIfEmpty(ctx, w.a.dir)
 }

@@ -141,7 +141,7 @@ func (f *fakeServer) serve(c net.Conn) error {
 
 func newTestBackend(f *fakeServer) *Backend {
 	b := newBackend(defaults())
-	b.own, b.addrs, b.dial, b.dialTimeout = true, []string{f.listener.Addr().String()}, dialTCP(nil), 10*time.Second
+	b.addrs, b.opt.dialTimeout = []string{f.listener.Addr().String()}, 10*time.Second
 	return b
 }
 

@@ -19,9 +19,8 @@ import (
 // opens another one.
 type session struct {
 	b     *Backend
-	ttl   time.Duration // its key in Backend.sessions; zero for a caller's connection
+	ttl   time.Duration // its key in Backend.sessions
 	conn  *zk.Conn
-	id    int64 // set for a caller's connection, which may change to another session
 	clock *sessionClock
 	zxid  atomic.Int64 // the last one that a reply contained
 
@@ -35,31 +34,27 @@ type session struct {
 	confirming  chan struct{} // capacity 1: a confirm is under way
 	confirmSent time.Time     // of the last one; for the owner of confirming
 
-	mu        sync.Mutex    // guards the fields below
-	err       error         // why it has ended
-	wire      *wireConn     // the current connection
-	number    int           // of the current connection, see connNumber
-	connected chan struct{} // closed when it is connected; another one after the connection is lost
-	dialErr   error         // of the last connection that failed
-	users     int           // attempts and grants
-	idleSince time.Time     // when users became zero
-	pinned    bool          // its connection was given to the caller: never idle
-	server    string        // that a caller's connection last used
+	mu        sync.Mutex       // guards the fields below
+	err       error            // why it has ended
+	wire      *wireConn        // the current connection
+	number    int              // of the current connection, see connNumber
+	connected chan struct{}    // closed when it is connected; another one after the connection is lost
+	dialErr   error            // of the last connection that failed
+	users     int              // attempts and grants
+	idleSince time.Time        // when users became zero
+	pinned    bool             // its connection was given to the caller: never idle
+	views     map[string]*view // by lock node
 }
 
 // newSession returns a session that begins to connect. b.mu must be held: the
 // callbacks of the library must not see it half made.
 func (b *Backend) newSession(ttl time.Duration) (*session, error) {
 	s := &session{
-		b: b, ttl: ttl, conn: b.given,
+		b: b, ttl: ttl, views: map[string]*view{},
 		opened: make(chan struct{}), done: make(chan struct{}), connected: make(chan struct{}), confirming: make(chan struct{}, 1),
 		clock: &sessionClock{current: sessionTimes{timeout: ttl}, relay: relayTime(b.limits.least)},
 	}
 	s.ending, s.cancel = context.WithCancel(context.Background())
-	if !b.own {
-		s.clock.current.timeout = b.limits.most
-		return s, nil
-	}
 	ms := (ttl + time.Millisecond - 1).Truncate(time.Millisecond)
 	conn, events, err := zk.Connect(b.addrs, ms,
 		zk.WithDialer(s.dial), zk.WithHostProvider(&hosts{s: s, current: -1}), zk.WithEventCallback(s.onEvent),
@@ -112,9 +107,9 @@ func (s *session) dial(_, addr string, _ time.Duration) (net.Conn, error) {
 		s.end(errNoAnswer)
 		return nil, errNoAnswer
 	}
-	ctx, cancel := withLimit(s.ending, min(max(timeout/3, 250*time.Millisecond), s.b.dialTimeout))
+	ctx, cancel := withLimit(s.ending, min(max(timeout/3, 250*time.Millisecond), s.b.opt.dialTimeout))
 	defer cancel()
-	c, err := s.b.dial(ctx, addr)
+	c, err := s.b.opt.dial(ctx, addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -126,7 +121,7 @@ func (s *session) dial(_, addr string, _ time.Duration) (net.Conn, error) {
 		return nil, errSessionExpired
 	}
 	s.dialErr = fmt.Errorf("%s does not answer", addr) // until it does
-	s.wire = newWireConn(c, s.clock, &s.zxid, min(max(timeout/3, time.Second), s.b.dialTimeout))
+	s.wire = newWireConn(c, s.clock, &s.zxid, min(max(timeout/3, time.Second), s.b.opt.dialTimeout))
 	return s.wire, nil
 }
 
@@ -152,7 +147,7 @@ func (s *session) onEvent(e zk.Event) {
 	}
 }
 
-// end ends the session once. It closes a session of the driver's own in the background.
+// end ends the session once, and closes it in the background.
 func (s *session) end(why error) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -164,9 +159,7 @@ func (s *session) end(why error) {
 	s.mu.Unlock()
 	s.cancel() // no more connections from here on
 	s.b.remove(s)
-	if s.b.own {
-		go s.close()
-	}
+	go s.close()
 }
 
 // close closes the connection. It returns when no goroutine of the session runs any more.
@@ -207,15 +200,8 @@ func (s *session) endErr() error {
 	return s.err
 }
 
-// awaitConnection returns when the session is connected, or why it is not. On a
-// caller's connection, whose state is not known, it returns at once.
+// awaitConnection returns when the session is connected, or why it is not.
 func (s *session) awaitConnection(ctx context.Context) error {
-	if !s.b.own {
-		if ctx.Err() != nil {
-			return endOf(ctx)
-		}
-		return nil
-	}
 	s.mu.Lock()
 	connected := s.connected
 	s.mu.Unlock()
@@ -231,9 +217,6 @@ func (s *session) awaitConnection(ctx context.Context) error {
 
 // notConnected returns the error of a wait for the connection that ctx ended.
 func (s *session) notConnected(ctx context.Context) error {
-	if !s.b.own {
-		return fmt.Errorf("zookeeper: the connection given to New is %v: %w", s.conn.State(), endOf(ctx))
-	}
 	s.mu.Lock()
 	err := s.dialErr
 	s.mu.Unlock()
@@ -243,8 +226,7 @@ func (s *session) notConnected(ctx context.Context) error {
 	return fmt.Errorf("zookeeper: not connected (%w): %w", err, endOf(ctx))
 }
 
-// connNumber returns the number of the current connection, 0 for a caller's
-// connection. A watch is in force from the request that set it to the end of its
+// connNumber returns the number of the current connection. A watch is in force from the request that set it to the end of its
 // connection, and again when the library has set it on the next one.
 func (s *session) connNumber() int {
 	s.mu.Lock()
@@ -256,7 +238,7 @@ func (s *session) connNumber() int {
 func (s *session) usable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return isReady(s.opened) && (isReady(s.connected) || !s.b.own)
+	return isReady(s.opened) && isReady(s.connected)
 }
 
 // retain counts a user of the session. It returns false if the session has ended.
@@ -277,12 +259,11 @@ func (s *session) release() {
 	}
 }
 
-// inUse reports whether the session's clock must be kept fresh. That of a caller's
-// connection always is: otherwise it would take more than half a tick to learn it.
+// inUse reports whether the session's clock must be kept fresh.
 func (s *session) inUse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.users > 0 || !s.b.own
+	return s.users > 0
 }
 
 // isReady reports whether a receive from c does not block. It receives.

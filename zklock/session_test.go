@@ -34,7 +34,7 @@ func TestReconnectWithWatches(t *testing.T) {
 	for range 6 {
 		wg.Go(func() {
 			for f.handshakes.Load() < reconnects && s.endErr() == nil {
-				_, _, _ = call(t.Context(), s, false, func(c *zk.Conn) (bool, error) {
+				_, _, _ = call(t.Context(), s, func(c *zk.Conn) (bool, error) {
 					ok, _, err := c.Exists("/any")
 					return ok, err
 				})
@@ -144,7 +144,7 @@ func TestFirstCallerGivesUp(t *testing.T) {
 	f.silent.Store(true)
 	b := newTestBackend(f)
 	dialed := make(chan struct{}, 100)
-	b.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+	b.opt.dial = func(ctx context.Context, addr string) (net.Conn, error) {
 		dialed <- struct{}{}
 		return dialTCP(nil)(ctx, addr)
 	}

@@ -18,9 +18,6 @@ func (b *Backend) session(ctx context.Context, ttl time.Duration) (*session, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !b.own {
-		ttl = 0
-	}
 	s, err := b.retainSession(ttl)
 	if err != nil {
 		return nil, err
@@ -90,7 +87,7 @@ func (b *Backend) retire(s *session) bool {
 	defer b.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !b.own || s.users > 0 || s.pinned || time.Since(s.idleSince) < idleTimeout || b.sessions[s.ttl] != s {
+	if s.users > 0 || s.pinned || time.Since(s.idleSince) < idleTimeout || b.sessions[s.ttl] != s {
 		return false
 	}
 	delete(b.sessions, s.ttl)
@@ -102,11 +99,7 @@ func (s *session) run() {
 	defer s.calls.Done()
 	ctx, cancel := withLimit(s.ending, s.b.opt.openTimeout)
 	defer cancel()
-	open := s.adopt
-	if s.b.own {
-		open = s.authenticate
-	}
-	if err := open(ctx); err != nil {
+	if err := s.authenticate(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = notOpened{err}
 		}
@@ -122,28 +115,13 @@ func (s *session) authenticate(ctx context.Context) error {
 	if err := s.awaitConnection(ctx); err != nil || s.b.auth == nil {
 		return err
 	}
-	_, _, err := call(ctx, s, false, func(c *zk.Conn) (struct{}, error) {
+	_, _, err := call(ctx, s, func(c *zk.Conn) (struct{}, error) {
 		return struct{}{}, c.AddAuth("digest", s.b.auth)
 	})
 	if err != nil {
 		return fmt.Errorf("zookeeper: authentication: %w", err)
 	}
 	return nil
-}
-
-// adopt begins with the session that the caller's connection has now.
-func (s *session) adopt(ctx context.Context) error {
-	for s.conn.State() != zk.StateHasSession || s.conn.SessionID() == 0 {
-		sleep(ctx, 10*time.Millisecond) // the library reports states to the caller only
-		if ctx.Err() != nil {
-			return s.notConnected(ctx)
-		}
-	}
-	s.id, s.server = s.conn.SessionID(), s.conn.Server()
-	if err := s.createBase(ctx); err != nil {
-		return err
-	}
-	return s.learnEnd(ctx)
 }
 
 // createBase creates the node below which all locks are, if it does not exist.

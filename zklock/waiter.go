@@ -21,8 +21,10 @@ type waiter struct {
 	reported    bool      // OnWait was called
 	lastContact time.Time // last answer of the service
 
-	watches  map[string]node // by name: the nodes in front, and the own one
-	nearHead bool            // the next look may find the attempt in the second place
+	view    *view
+	place   child           // of the attempt
+	turn    chan struct{}   // closed when the waiter is the first of the process; guarded by view.mu
+	watches map[string]node // by name: the last two places in front, and the own one
 }
 
 // run waits over lost connections and ended sessions, until the service has not answered
@@ -87,143 +89,154 @@ func (w *waiter) waitInSession(ctx context.Context) (*grant, error) {
 			return a.grant(start, nil), nil
 		}
 	}
-	w.watches, w.nearHead = map[string]node{}, false
-	for {
-		q, i, err := w.position(ctx)
-		if err != nil {
+	w.queued, w.lastContact = true, time.Now()
+	w.place, _ = parseChild(path.Base(a.path))
+	w.watches = map[string]node{}
+	a.s.enterView(w)
+	g, err := w.await(ctx)
+	a.s.leaveView(w, g != nil)
+	return g, err
+}
+
+// await waits until the waiter is the first of the process, and then in the queue.
+func (w *waiter) await(ctx context.Context) (*grant, error) {
+	if !isReady(w.turn) {
+		w.reportWaiting(w.view.holder().owner, node{})
+	}
+	select {
+	case <-w.turn:
+		return w.advance(ctx)
+	case <-w.a.s.done:
+		return nil, w.a.s.endErr()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// advance watches the attempt's own node and the last two places in front of it. When one of
+// those is gone it finds out which of the others are left, while the predecessor holds the
+// lock. So no other is left when the predecessor is deleted, and the attempt is granted without
+// a request, if the watch of its own node proves that this still exists.
+func (w *waiter) advance(ctx context.Context) (*grant, error) {
+	a := w.a
+	for check := false; ; { // check: places that are not watched may be gone
+		front, far, known := w.view.front(w.place)
+		near := front[max(0, len(front)-2):]
+		switch rest := front[:len(front)-len(near)]; {
+		case !known, check && far:
+			q, _, err := a.position(ctx)
+			if err != nil {
+				return nil, err
+			}
+			w.view.set(q)
+			check = false
+			continue
+		case check && len(rest) > 0:
+			if err := w.removeGone(ctx, rest); err != nil {
+				return nil, err
+			}
+			check = false
+			continue
+		}
+		gone, err := w.watch(ctx, near)
+		switch {
+		case err != nil:
+			return nil, err
+		case gone:
+			check = true
+			continue
+		case len(front) == 0:
+			if proof := w.ownWatch(); proof != nil {
+				return a.grant(time.Now(), proof), nil
+			}
+			delete(w.watches, w.place.node) // of an earlier connection
+			continue
+		}
+		holder := w.view.holder()
+		w.reportWaiting(holder.owner, w.watches[holder.node])
+		if check, err = w.awaitEvent(ctx, near); err != nil {
 			return nil, err
 		}
-		if i == 0 {
-			return a.grant(time.Now(), w.ownWatch()), nil
-		}
-		w.queued, w.lastContact = true, time.Now()
-		g, err := w.awaitChange(ctx, q, i)
-		if g != nil || err != nil {
-			return g, err
-		}
 	}
 }
 
-// position returns the queue and the index of the attempt in it. Near the head of the
-// queue it also watches the own node, for the next event.
-func (w *waiter) position(ctx context.Context) (q []child, i int, err error) {
-	watched := make(chan error, 1)
-	own := "" // none
-	if w.nearHead && w.a.s.connNumber() != 0 {
-		own = path.Base(w.a.path)
+// removeGone reads places and removes those from the view that are gone.
+func (w *waiter) removeGone(ctx context.Context, places []child) error {
+	nodes, err := w.a.s.readAll(ctx, w.a.dir, nodeNames(places), w.a.s.get)
+	for i, n := range nodes {
+		if n.stat == nil {
+			w.view.remove(places[i])
+		}
 	}
-	go func() { watched <- w.addWatches(ctx, own) }()
-	q, i, err = w.a.position(ctx)
-	if e := <-watched; err == nil {
-		err = e
-	}
-	return q, i, err
+	return err
 }
 
-// awaitChange waits until one of the two nodes in front of the attempt, or its own, is
-// deleted. i is the attempt's index in the queue q. If both results are nil, the caller
-// must read the queue again.
-//
-// A node that was once the second is the first when the node in front of it is deleted,
-// since no node enters before it. So the attempt is granted without a request if the watch
-// of its own node proves that this still exists. To read the queue in time for that, the
-// waiter also watches the node before its predecessor, and reads when that is
-// deleted, while the predecessor holds the lock.
-func (w *waiter) awaitChange(ctx context.Context, q []child, i int) (*grant, error) {
-	a := w.a
-	predecessor, before, own := q[i-1].node, "", path.Base(a.path)
-	if i > 1 {
-		before = q[i-2].node
-	}
-	if _, ok := w.watches[own]; !ok && (i > 1 || a.s.connNumber() == 0) {
-		own = ""
-	}
-	if err := w.addWatches(ctx, predecessor, before, own); err != nil {
-		return nil, err
-	}
-	maps.DeleteFunc(w.watches, func(n string, _ node) bool { return n != predecessor && n != before && n != own })
-	w.nearHead = true
-	// An empty name has the zero node, whose nil channel is never ready.
-	front, second, mine := w.watches[predecessor], w.watches[before], w.watches[own]
-	if front.stat == nil || before != "" && second.stat == nil || own != "" && mine.stat == nil {
-		return nil, nil // deleted meanwhile
-	}
-	holder := node{}
-	switch i {
-	case 1:
-		holder = front
-	case 2:
-		holder = second
-	}
-	w.reportWaiting(q, holder)
-	which, e, err := w.awaitEvent(ctx, front, second, mine)
+// watch watches the own node and near, and nothing else. It returns whether one of near is
+// gone. It is an error if the own node is gone.
+func (w *waiter) watch(ctx context.Context, near []child) (gone bool, err error) {
+	names := append(nodeNames(near), w.place.node)
+	maps.DeleteFunc(w.watches, func(n string, _ node) bool { return !slices.Contains(names, n) })
+	names = slices.DeleteFunc(names, func(n string) bool { _, ok := w.watches[n]; return ok })
+	nodes, err := w.a.s.readAll(ctx, w.a.dir, names, w.a.s.watch)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	delete(w.watches, [...]string{predecessor, before, own}[which])
-	proof := w.ownWatch()
-	if which == 0 && e.Type == zk.EventNodeDeleted && i == 1 && proof != nil {
-		return a.grant(time.Now(), proof), nil
+	for i, n := range nodes {
+		w.watches[names[i]] = n
 	}
-	return nil, nil
-}
-
-// awaitEvent waits for an event of one of up to three nodes, and returns its index. The
-// zero node has no events.
-func (w *waiter) awaitEvent(ctx context.Context, nodes ...node) (which int, e zk.Event, err error) {
-	nodes = append(nodes, node{}, node{})
-	s, ttl := w.a.s, w.a.req.TTL
-	silence := time.NewTimer(ttl)
-	defer silence.Stop()
-	for {
-		select {
-		case e := <-nodes[0].event:
-			return 0, e, nil
-		case e := <-nodes[1].event:
-			return 1, e, nil
-		case e := <-nodes[2].event:
-			return 2, e, nil
-		case <-s.done:
-			return -1, e, s.endErr()
-		case <-ctx.Done():
-			return -1, e, context.Cause(ctx)
-		case <-silence.C:
-			left := ttl - time.Since(s.clock.times().answeredAt)
-			if left <= 0 {
-				return -1, e, errors.New("zookeeper: the server does not answer")
-			}
-			silence.Reset(left)
+	for _, c := range near {
+		if w.watches[c.node].stat == nil {
+			w.view.remove(c)
+			gone = true
 		}
 	}
+	if w.watches[w.place.node].stat == nil {
+		return gone, w.a.nodeDeleted()
+	}
+	return gone, nil
 }
 
-// reportWaiting calls OnWait once. Only the two waiters behind the holder have read its
+// awaitEvent waits for an event of the own node or one of near. It returns whether one of
+// near is gone.
+func (w *waiter) awaitEvent(ctx context.Context, near []child) (gone bool, err error) {
+	last := near[len(near)-1]
+	events := [2]<-chan zk.Event{w.watches[last.node].event, w.watches[near[0].node].event} // may be the same
+	var e zk.Event
+	which := last
+	select {
+	case e = <-events[0]:
+	case e = <-events[1]:
+		which = near[0]
+	case e = <-w.watches[w.place.node].event:
+		which = w.place
+	case <-w.a.s.done:
+		return false, w.a.s.endErr()
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	delete(w.watches, which.node)
+	if gone = e.Type == zk.EventNodeDeleted && which != w.place; gone {
+		w.view.remove(which)
+	}
+	return gone, nil
+}
+
+// reportWaiting calls OnWait once. Only the first waiters of the queue have read the holder's
 // node, and so more than its owner id.
-func (w *waiter) reportWaiting(q []child, holder node) {
+func (w *waiter) reportWaiting(owner string, holder node) {
 	if w.reported || w.a.req.OnWait == nil {
 		return
 	}
 	w.reported = true
-	w.a.req.OnWait(&backend.LockedError{Holder: newHolder(q[0].owner, holder)})
-}
-
-// addWatches watches these children of the lock's node. It skips empty names and those
-// that are watched already.
-func (w *waiter) addWatches(ctx context.Context, nodes ...string) error {
-	nodes = slices.DeleteFunc(nodes, func(n string) bool { _, ok := w.watches[n]; return ok || n == "" })
-	watched, err := w.a.s.readAll(ctx, w.a.dir, nodes, w.a.s.watch)
-	for i, n := range watched {
-		w.watches[nodes[i]] = n
-	}
-	return err
+	w.a.req.OnWait(&backend.LockedError{Holder: newHolder(owner, holder)})
 }
 
 // ownWatch returns the watch of the waiter's own node if it proves that the node
 // existed when the last event arrived, else nil. Events of one connection arrive in the
 // order of the changes; after a reconnect they arrive in any order.
 func (w *waiter) ownWatch() *node {
-	x, ok := w.watches[path.Base(w.a.path)]
-	if !ok || x.conn == 0 || x.conn != w.a.s.connNumber() || !x.silent() || uint64(x.stat.Czxid) != w.a.token {
+	x, ok := w.watches[w.place.node]
+	if !ok || x.conn != w.a.s.connNumber() || !x.silent() || uint64(x.stat.Czxid) != w.a.token {
 		return nil
 	}
 	return &x

@@ -50,7 +50,7 @@ func nodes(t *testing.T, n int) []node {
 	files := unlockable{&certmagic.FileStorage{Path: t.TempDir()}, t}
 	space, out := memlock.NewSpace(), make([]node, n)
 	for i := range out {
-		c, err := lock.New(space.Backend())
+		c, err := lock.New(space.Backend(), lock.WithLogger(nil))
 		must(t, err)
 		t.Cleanup(func() { must(t, c.Close(context.Background())) })
 		out[i] = node{c, certmagiclock.New(files, c.Mutex)}
@@ -326,7 +326,7 @@ func TestRenewingWhileUnlocking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *certmagiclock.Storage
 		renewed := errors.New("not asked")
-		c, err := lock.New(memlock.New(), lock.WithObserver(&lock.Observer{Released: func(context.Context, lock.Event) {
+		c, err := lock.New(memlock.New(), lock.WithLogger(nil), lock.WithObserver(&lock.Observer{Released: func(context.Context, lock.Event) {
 			renewed = s.RenewLockLease(t.Context(), "x", time.Minute)
 		}}))
 		must(t, err)

@@ -82,7 +82,7 @@ const (
 func nodes(t *testing.T, of ...options) []node {
 	space, out := memlock.NewSpace(), make([]node, len(of))
 	for i, option := range of {
-		c, err := lock.New(space.Backend())
+		c, err := lock.New(space.Backend(), lock.WithLogger(nil))
 		must(t, err)
 		s, err := gocron.NewScheduler(option(c))
 		must(t, err)

@@ -88,7 +88,7 @@ type instance struct {
 func instances(t *testing.T, n int, migration func(ctx context.Context, version int64) error, other ...goose.ProviderOption) []instance {
 	b, space, out := &table{versions: []int64{0}}, memlock.NewSpace(), make([]instance, n)
 	for i := range out {
-		c, err := lock.New(space.Backend())
+		c, err := lock.New(space.Backend(), lock.WithLogger(nil))
 		must(t, err)
 		db := sql.OpenDB(b)
 		up := func(version int64) *goose.Migration {
@@ -182,7 +182,7 @@ func (s *spy) closed() {
 // After a loss the transaction that has begun is completed, no other begins, and the error
 // matches ErrLost. Not in a bubble, because closing waits for a sync.RWMutex.
 func TestLoss(t *testing.T) {
-	c, err := lock.New(memlock.New())
+	c, err := lock.New(memlock.New(), lock.WithLogger(nil))
 	must(t, err)
 	defer c.Close(context.Background())
 	l := &spy{Locker: gooselock.New(c.Mutex("migrations"))}

@@ -50,32 +50,26 @@ func (m Middleware) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		wait := lock.WithWait(m.Wait)
+		if m.Wait <= 0 {
+			mu, wait = trying{mu}, lock.WithWait(0)
+		}
 		served := false
-		err := lock.Do(r.Context(), bounded{mu, m.Wait}, func(ctx context.Context) error {
+		err := lock.Do(r.Context(), mu, func(ctx context.Context) error {
 			served = true
 			next.ServeHTTP(w, r.WithContext(ctx))
 			return nil
-		})
+		}, wait)
 		if !served { // otherwise next has answered; the client logs errors of the lock
 			refused(w, r, err)
 		}
 	})
 }
 
-// bounded is a Mutex whose Lock waits at most for wait.
-type bounded struct {
-	lock.Mutex
-	wait time.Duration
-}
+// trying is a Mutex whose Lock does not wait.
+type trying struct{ lock.Mutex }
 
-func (b bounded) Lock(ctx context.Context) (*lock.Lease, error) {
-	if b.wait <= 0 {
-		return b.TryLock(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.wait)
-	defer cancel()
-	return b.Mutex.Lock(ctx)
-}
+func (m trying) Lock(ctx context.Context) (*lock.Lease, error) { return m.TryLock(ctx) }
 
 // Refuse answers 409 Conflict if another request holds the lock, 400 Bad Request if the
 // name or an option of the lock is invalid, and 503 Service Unavailable otherwise.

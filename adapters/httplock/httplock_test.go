@@ -26,7 +26,7 @@ type shop struct {
 
 func open(t *testing.T, m httplock.Middleware, opts ...lock.MutexOption) *shop {
 	t.Helper()
-	c, err := lock.New(memlock.New())
+	c, err := lock.New(memlock.New(), lock.WithLogger(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestEnds(t *testing.T) {
 // If a handler panics, the lock is released and the panic reaches the server.
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	c, err := lock.New(memlock.New())
+	c, err := lock.New(memlock.New(), lock.WithLogger(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

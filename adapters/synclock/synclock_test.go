@@ -18,7 +18,7 @@ var _ sync.Locker = (*synclock.Locker)(nil)
 func clients(t *testing.T, n int) []*lock.Client {
 	space, out := memlock.NewSpace(), make([]*lock.Client, n)
 	for i := range out {
-		c, err := lock.New(space.Backend())
+		c, err := lock.New(space.Backend(), lock.WithLogger(nil))
 		if err != nil {
 			t.Fatal(err)
 		}

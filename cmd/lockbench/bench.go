@@ -22,6 +22,8 @@ type benchFlags struct {
 	think      time.Duration
 	measure    time.Duration
 	rounds     int
+	ttl        time.Duration
+	settle     time.Duration
 	delay      time.Duration
 	compare    string
 	reportJSON string
@@ -29,20 +31,23 @@ type benchFlags struct {
 }
 
 func benchCommand(a *lockcmd.App) *lockcmd.Command {
-	f := benchFlags{scenarios: []string{"uncontended", "contended"}, workers: []int{16}}
+	f := benchFlags{scenarios: []string{"uncontended", "contended"}}
 	flags := lockcmd.NewFlagSet()
 	flags.Var((*repeated)(&f.urls), "url", "a service to measure; may be repeated; NAME=URL names it (default as for the other commands)")
 	flags.Var((*list)(&f.scenarios), "scenario", "scenarios: "+kinds())
-	flags.Var((*numbers)(&f.workers), "workers", "number of workers, in all scenarios but uncontended")
+	flags.Var((*numbers)(&f.workers), "workers", "number of workers, in all scenarios but uncontended (default 16); N in scenarios of growth (default: see above)")
 	flags.DurationVar(&f.hold, "hold", time.Millisecond, "how long a worker holds a lock")
 	flags.DurationVar(&f.think, "think", 5*time.Millisecond, "how long a worker pauses afterwards")
 	flags.DurationVar(&f.measure, "for", 2*time.Second, "length of each measurement")
 	flags.IntVar(&f.rounds, "rounds", 5, "number of rounds; 4 or more for --compare")
+	flags.DurationVar(&f.ttl, "ttl", -1, "TTL in scenarios dead and outage (default 10s)")
+	flags.DurationVar(&f.settle, "settle", -1, "pause before scenario idle-processes (default 1m5s)")
 	flags.DurationVar(&f.delay, "delay", 0, "delay to inject, each way, in whole milliseconds")
 	flags.StringVar(&f.compare, "compare", "", "an earlier JSON report to compare with")
 	flags.StringVar(&f.reportJSON, "report-json", "", "write the measurements as JSON to this file")
 	flags.StringVar(&f.reportHTML, "report-html", "", "write the report as one HTML page to this file")
 	flags.Complete("url", lockcmd.CompleteURL)
+	flags.CompleteList("scenario", func() []string { return strings.Split(kinds(), ", ") })
 	return &lockcmd.Command{
 		Use:   "bench",
 		Short: "Compare services by measurement",
@@ -50,10 +55,20 @@ func benchCommand(a *lockcmd.App) *lockcmd.Command {
 report latencies, throughput, fairness and the cost for the server. Times are also
 given in round trips (RTT): multiples of the service's own ping.
 
-Scenarios: ` + kinds() + `.
+Scenarios: ` + join(measure.Kinds) + `.
 uncontended has one worker; contended has many workers of several clients on one lock;
 in hot they are workers of one client; in many each has a lock of its own; in idle they
 wait for a lock that is held throughout.
+
+Scenarios of growth measure a cost over a number N, once for each N, and show that it
+stays flat: ` + join(measure.Growths) + `.
+waiters has N workers of four clients, all in the queue of one lock (16, 500, 2000, 10000).
+idle-processes has 16 workers beside N other clients that waited once (0, 400).
+dead has N dead waiters of one process, and of N processes, killed and stopped (2, 20).
+names uses N locks once and counts what is left after two minutes, with a retention of
+one minute (100000). outage cuts the service off for 0.6 TTL while N goroutines call Lock
+with 100 ms each (2000). A scenario is left out where it cannot be: dead and outage need
+other processes and a network. They load the service: use a database of its own.
 
 With --delay a proxy delays all data, each way, so that round trips can be counted and
 a distant service simulated. --report-html writes one page with charts that needs no
@@ -63,6 +78,7 @@ time or a fencing token did not rise.`,
 		Example: `  lockbench bench --url redis://localhost:6379/15 --url etcd://localhost:2379
   lockbench bench --url a=redis://ten.example/0 --url b=redis://eleven.example/0 --workers 64
   lockbench bench --url redis://localhost:6379/15 --delay 2ms --report-html locks.html
+  lockbench bench --url redis://localhost:6379/15 --scenario waiters,dead --report-html growth.html
   lockbench bench --url redis://localhost:6379/15 --report-json now.json --compare before.json`,
 		Flags: flags,
 		Run: func(ctx context.Context, _ []string) error {
@@ -75,9 +91,11 @@ time or a fencing token did not rise.`,
 	}
 }
 
-func kinds() string {
+func kinds() string { return join(measure.Kinds) + ", " + join(measure.Growths) }
+
+func join(kinds []measure.Kind) string {
 	var names []string
-	for _, k := range measure.Kinds {
+	for _, k := range kinds {
 		names = append(names, string(k))
 	}
 	return strings.Join(names, ", ")
@@ -90,8 +108,20 @@ func (f *benchFlags) plan() ([]measure.Scenario, error) {
 	}
 	var out []measure.Scenario
 	for _, name := range f.scenarios {
-		for _, n := range f.workers {
-			s, err := measure.New(measure.Kind(name), n, f.hold, f.think, f.measure)
+		kind := measure.Kind(name)
+		numbers := measure.Numbers(kind)
+		growth := numbers != nil
+		switch {
+		case len(f.workers) > 0:
+			numbers = f.workers
+		case !growth:
+			numbers = []int{16}
+		}
+		for _, n := range numbers {
+			s, err := measure.New(kind, n, f.hold, f.think, f.measure)
+			if growth {
+				s, err = measure.NewGrowth(kind, n, f.measure, f.ttl, f.settle)
+			}
 			if err != nil {
 				return nil, lockcmd.Usagef("%w", err)
 			}

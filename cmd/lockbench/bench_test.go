@@ -46,9 +46,28 @@ func TestBench(t *testing.T) {
 	if page, err := os.ReadFile(htmlFile); err != nil || !strings.Contains(string(page), "<svg") {
 		t.Errorf("HTML report: %v", err)
 	}
-	code, out, stderr = cmdtest.Exec(t, nil, append(args, "--compare", jsonFile, "--json")...)
+	code, out, stderr = cmdtest.Exec(t, nil, append(args, "--compare", jsonFile, "-o", "json")...)
 	if code != 0 || stderr != "" || !json.Valid([]byte(out)) {
-		t.Errorf("with --compare and --json: exit code %d, stderr %q, stdout %.100q", code, stderr, out)
+		t.Errorf("with --compare and -o json: exit code %d, stderr %q, stdout %.100q", code, stderr, out)
+	}
+}
+
+// Scenarios of growth are measured once, for each number.
+func TestBenchGrowth(t *testing.T) {
+	t.Parallel()
+	htmlFile := filepath.Join(t.TempDir(), "r.html")
+	code, out, stderr := cmdtest.Exec(t, nil, "bench", "--url", "mem://growth", "--url", cmdtest.FileURL(t), "--scenario", "waiters,dead,idle-processes",
+		"--workers", "2,4", "--for", "50ms", "--settle", "0s", "--report-html", htmlFile)
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for _, want := range []string{"waiters: N workers", "CYCLES A SECOND", "dead: from Unlock", "PROCESSES KILLED", "idle-processes: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("stdout lacks %q:\n%s", want, out)
+		}
+	}
+	if page, err := os.ReadFile(htmlFile); err != nil || strings.Count(string(page), "<svg") != 2+3+2 {
+		t.Errorf("HTML report: want a chart a figure: %v", err)
 	}
 }
 
@@ -66,6 +85,7 @@ func TestBenchUsage(t *testing.T) {
 		{[]string{"--scenario", "none"}, "unknown scenario"},
 		{[]string{"--scenario", ""}, "scenario"},
 		{[]string{"--workers", "1"}, "2 or more"},
+		{[]string{"--scenario", "dead", "--workers", "0"}, "1 to 200"},
 		{[]string{"--url", "a=mem://x", "--url", "a=mem://y"}, `named "a"`},
 		{[]string{"--url", "nonsense"}, "scheme"},
 		{[]string{"--url", "mem:", "--delay", "2ms"}, "delay"},

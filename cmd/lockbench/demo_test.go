@@ -27,7 +27,7 @@ func TestDemo(t *testing.T) {
 			}
 			// the demonstration does not read the environment
 			elsewhere := []string{"LOCK_URL=redis://127.0.0.1:1/0"}
-			code, out, stderr := cmdtest.Exec(t, elsewhere, append(args, "--json")...)
+			code, out, stderr := cmdtest.Exec(t, elsewhere, append(args, "-o", "json")...)
 			var d demoReport
 			if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 || stderr != "" {
 				t.Fatalf("exit code %d, %v, stdout %q, stderr %q", code, err, out, stderr)

@@ -36,3 +36,13 @@ func TestHelp(t *testing.T) {
 		}
 	}
 }
+
+// A shell completes each scenario of a list.
+func TestScenarioCompletion(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]string{"un": "uncontended\n", "many,wai": "many,waiters\n"} {
+		if code, out, stderr := cmdtest.Exec(t, nil, "__complete", "bench", "--scenario", word); code != 0 || out != want || stderr != "" {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", word, code, out, stderr)
+		}
+	}
+}

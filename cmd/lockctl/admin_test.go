@@ -18,7 +18,7 @@ func TestInspectAndList(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			parse := func(v any, args ...string) {
 				t.Helper()
-				code, out, stderr := cmdtest.Exec(t, nil, append(args, "--url", p.URL, "--json")...)
+				code, out, stderr := cmdtest.Exec(t, nil, append(args, "--url", p.URL, "-o", "json")...)
 				if code != 0 {
 					t.Fatalf("exit code %d, stderr %q", code, stderr)
 				}
@@ -90,7 +90,7 @@ func TestPasswordIsNeverShown(t *testing.T) {
 	for _, url := range []string{plain, encoded} {
 		for _, args := range [][]string{
 			{"run", "-v", "--url", url, "x", "--", "true"},
-			{"run", "-v", "--json", "--url", url, "x", "--", "true"},
+			{"run", "-v", "-o", "json", "--url", url, "x", "--", "true"},
 			{"run", "--url", url + "?ttl=soon", "x", "--", "true"},
 			{"run", "--url", url + "?unknown=1", "x", "--", "true"},
 			{"run", "--ttl", url, "x", "--", "true"},
@@ -99,7 +99,7 @@ func TestPasswordIsNeverShown(t *testing.T) {
 			{"run", "--wait", "0", "--url", cmdtest.FileURL(t), url, "--", "true"},
 			{"run", "--" + url, "x"},
 			{"inspect", "-v", "--url", url, "x"},
-			{"list", "--url", url, "--json"},
+			{"list", "--url", url, "-o", "json"},
 			{"ping", "-v", "--url", url},
 			{"ping", url},
 			{url},

@@ -16,7 +16,7 @@ import (
 	"github.com/interlock-go/lock/lockcmd"
 )
 
-// The manual has a page for each command with all its flags. Each terminal can show it,
+// The manual has a page for each command with all its flags and the text of its help. Each terminal can show it,
 // and it is the same each time.
 func TestManual(t *testing.T) {
 	t.Parallel()
@@ -31,12 +31,14 @@ func TestManual(t *testing.T) {
 		t.Log("without groff: that the pages can be set is not tested")
 	}
 	request := regexp.MustCompile(`^\.(TH|SH|PP|TP|nf|fi|nh|ad l|B|BR)\b`)
-	plainFlag := strings.NewReplacer(`\-`, "-")
-	flags := map[string][]string{"lockctl.1": {"url", "json", "verbose"}} // by page
+	plain := strings.NewReplacer(`\-`, "-", `\e`, `\`, `\(aq`, "'", `\(ga`, "`", `\(ha`, "^", `\(ti`, "~", `\&`, "")
+	help := map[string]string{}                                                      // by page
+	flags := map[string][]string{"lockctl.1": {"url", "output", "quiet", "verbose"}} // by page
 	for _, c := range program().AllCommands() {
-		of := []string{"url", "json", "verbose", "help"}
+		of := []string{"url", "output", "quiet", "verbose", "help"}
 		c.Flags.VisitAll(func(f *flag.Flag) { of = append(of, f.Name) })
 		flags["lockctl-"+c.Name()+".1"] = of
+		_, help["lockctl-"+c.Name()+".1"], _ = cmdtest.Exec(t, nil, "help", c.Name())
 	}
 	for name, of := range flags {
 		page, err := os.ReadFile(filepath.Join(dir, name))
@@ -61,7 +63,13 @@ func TestManual(t *testing.T) {
 				t.Errorf("%s: no section %s", name, section)
 			}
 		}
-		text = plainFlag.Replace(text)
+		text = plain.Replace(text)
+		for line := range strings.Lines(help[name]) {
+			words := regexp.MustCompile(` {3,}`).Split(strings.TrimSpace(line), -1) // a flag and its description
+			if said := words[len(words)-1]; !strings.HasSuffix(said, ":") && !strings.Contains(text, said) {
+				t.Errorf("%s: the help says %q", name, said)
+			}
+		}
 		for _, f := range of {
 			if !regexp.MustCompile(`\n\.B (-\w, )?--` + f + `( \w+)?\n`).MatchString(text) {
 				t.Errorf("%s: no --%s", name, f)

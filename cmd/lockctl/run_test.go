@@ -102,7 +102,6 @@ func TestRunExitCodes(t *testing.T) {
 		{"no interpreter", []string{"run", "--url", free, "x", "--", noInterpreter}, lockcmd.ExitNotFound, noInterpreter},
 		{"free afterwards", []string{"run", "--url", free, "--wait", "0", "x", "--", "true"}, 0, ""},
 		{"no server", []string{"run", "--url", fmt.Sprintf("redis://127.0.0.1:%d/0", cmdtest.FreePort(t)), "x", "--", "true"}, lockcmd.ExitUnavailable, "127.0.0.1:"},
-		{"too small a scope", []string{"run", "--url", "mem://x", "x", "--", "true"}, lockcmd.ExitUnavailable, "scope=machine"},
 
 		{"no arguments", []string{"run"}, lockcmd.ExitUsage, "NAME -- COMMAND"},
 		{"no dash", []string{"run", "--url", free, "x", "true"}, lockcmd.ExitUsage, `no "--"`},
@@ -138,7 +137,7 @@ func TestRunExitCodes(t *testing.T) {
 
 func TestRunErrorsAsJSON(t *testing.T) {
 	t.Parallel()
-	_, _, stderr := cmdtest.Exec(t, nil, "run", "--json", "--url", cmdtest.FileURL(t), "x", "--", "does-not-exist-anywhere")
+	_, _, stderr := cmdtest.Exec(t, nil, "run", "-o", "json", "--url", cmdtest.FileURL(t), "x", "--", "does-not-exist-anywhere")
 	var e struct {
 		Event, Message, Reason string
 		Code                   int
@@ -154,7 +153,7 @@ func TestRunErrorsAsJSON(t *testing.T) {
 		Reason string
 		Holder lock.Holder
 	}
-	_, _, stderr = cmdtest.Exec(t, nil, "run", "--json", "--url", url, "--wait", "0", "x", "--", "true")
+	_, _, stderr = cmdtest.Exec(t, nil, "run", "-o", "json", "--url", url, "--wait", "0", "x", "--", "true")
 	if err := json.Unmarshal([]byte(stderr), &taken); err != nil || taken.Reason != "not_acquired" || taken.Holder.Token == 0 {
 		t.Fatalf("%v: %s", err, stderr)
 	}

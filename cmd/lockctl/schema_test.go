@@ -34,7 +34,7 @@ func TestSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code, out, _ := cmdtest.Exec(t, []string{"LOCK_URL=" + scheme + "://u:" + secretive + "@db/db?table=locks"}, "schema", "--json")
+		code, out, _ := cmdtest.Exec(t, []string{"LOCK_URL=" + scheme + "://u:" + secretive + "@db/db?table=locks"}, "schema", "-o", "json")
 		var got struct{ Table, SQL string }
 		if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Table != "locks" || !strings.HasPrefix(got.SQL, strings.TrimRight(want, "; \n")) {
 			t.Errorf("%s: exit code %d, %v, %q", scheme, code, err, out)

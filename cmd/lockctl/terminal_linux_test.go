@@ -187,6 +187,19 @@ func TestTerminalBreakOfTheHolderThatItShowed(t *testing.T) {
 	}
 }
 
+// The flag --timeout bounds the request that follows the answer.
+func TestTerminalBreakTimeout(t *testing.T) {
+	t.Parallel()
+	s := cmdtest.RequireRedis(t)
+	holder := cmdtest.Begin(t, mode("signals"), "run", "--url", s.URL, "x", "--", self)
+	holder.Stdout.Contains("ready")
+	keys, screen := onTerminal(t, nil, cmdtest.Binary(), "break", "--timeout", "900ms", "--url", s.URL, "x")
+	screen.Contains("[y/N] ")
+	s.Signal(t, syscall.SIGSTOP)
+	typeKeys(t, keys, "y\n")
+	screen.Contains("no answer within --timeout 900ms: ")
+}
+
 func TestBreakWithoutATerminalNeedsYes(t *testing.T) {
 	t.Parallel()
 	url := cmdtest.FileURL(t)
@@ -215,5 +228,63 @@ func TestTerminalTop(t *testing.T) {
 	screen.Contains("code 0\r\n")
 	if text := screen.Text(); strings.Count(text, "\x1b[?7l") != strings.Count(text, "\x1b[?7h") || strings.Count(text, "\x1b[2J") != 1 {
 		t.Errorf("%q", text)
+	}
+}
+
+// The key q ends top at once, and the terminal has its mode of before.
+func TestTerminalTopQuitKey(t *testing.T) {
+	t.Parallel()
+	script := fmt.Sprintf("'%s' top --interval 1h --url '%s'; echo code $?; stty -a", cmdtest.Binary(), cmdtest.FileURL(t))
+	keys, screen := onTerminal(t, nil, "/bin/sh", "-c", script)
+	screen.Contains("0 held, ")
+	typeKeys(t, keys, "xq")
+	screen.Contains("code 0\r\n")
+	screen.Contains(" echoke")
+	if text := screen.Text(); !strings.Contains(text, " icanon ") || !strings.Contains(text, " echo ") || strings.Contains(text, "xq") {
+		t.Errorf("%q", text)
+	}
+}
+
+// Tables on a terminal are not wider than it.
+func TestTerminalTableWidth(t *testing.T) {
+	t.Parallel()
+	url := cmdtest.FileURL(t)
+	name := strings.Repeat("long", 40)
+	cmdtest.Begin(t, mode("signals"), "run", "--url", url, name, "--", self).Stdout.Contains("ready")
+	for _, command := range []string{"list", "top --once"} {
+		_, screen := onTerminal(t, nil, "/bin/sh", "-c", fmt.Sprintf("stty cols 78; '%s' %s --url '%s'; echo code $?", cmdtest.Binary(), command, url))
+		screen.Contains("code 0\r\n")
+		for line := range strings.Lines(screen.Text()) {
+			if line = strings.TrimRight(line, "\r\n"); len(line) > 78 || strings.Contains(line, name) {
+				t.Errorf("%s: a line of %d characters: %q", command, len(line), line)
+			}
+		}
+		if !strings.Contains(screen.Text(), "longl") || !strings.Contains(screen.Text(), "... ") {
+			t.Errorf("%s: %q", command, screen.Text())
+		}
+	}
+	if _, out, _ := cmdtest.Exec(t, nil, "list", "--url", url); !strings.Contains(out, name+" ") {
+		t.Errorf("not on a terminal: %q", out)
+	}
+}
+
+// The head of a table is bold on a terminal, unless the environment forbids it.
+func TestTerminalBoldHead(t *testing.T) {
+	t.Parallel()
+	url := cmdtest.FileURL(t)
+	cmdtest.Begin(t, mode("signals"), "run", "--url", url, "x", "--", self).Stdout.Contains("ready")
+	for env, want := range map[string]string{
+		"TERM=xterm NO_COLOR=": "\x1b[1mNAME ", "TERM=xterm NO_COLOR=1": "\nNAME ", "TERM=xterm NO_COLOR=false": "\nNAME ", "TERM=dumb NO_COLOR=": "\nNAME ",
+	} {
+		for _, command := range []string{"list", "top --once"} {
+			_, screen := onTerminal(t, strings.Fields(env), "/bin/sh", "-c", fmt.Sprintf("echo; '%s' %s --url '%s'; echo code $?", cmdtest.Binary(), command, url))
+			screen.Contains("code 0\r\n")
+			if text := screen.Text(); !strings.Contains(text, want) || strings.Contains(text, "\x1b") != strings.Contains(want, "\x1b") {
+				t.Errorf("%s %s: %q", env, command, text)
+			}
+		}
+	}
+	if _, out, _ := cmdtest.Exec(t, []string{"TERM=xterm", "NO_COLOR="}, "list", "--url", url); !strings.HasPrefix(out, "NAME ") {
+		t.Errorf("not on a terminal: %q", out)
 	}
 }

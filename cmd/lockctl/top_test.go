@@ -48,7 +48,7 @@ func TestTop(t *testing.T) {
 				!strings.HasPrefix(lines[2], "b/1 ") || !strings.HasSuffix(lines[2], "of b/1") || !strings.HasPrefix(lines[3], "a/1 ") {
 				t.Errorf("exit code %d, stderr %q:\n%s", code, stderr, out)
 			}
-			code, out, _ = cmdtest.Exec(t, nil, "top", "--url", p.URL, "--once", "--json", "--prefix", "a/")
+			code, out, _ = cmdtest.Exec(t, nil, "top", "--url", p.URL, "--once", "-o", "json", "--prefix", "a/")
 			var v struct {
 				Time time.Time
 				Held []lock.Info

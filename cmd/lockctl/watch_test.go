@@ -24,7 +24,7 @@ func TestWatch(t *testing.T) {
 			text := cmdtest.Begin(t, nil, "watch", "--url", p.URL, "--interval", "100ms", "x", "y")
 			text.Stdout.Contains(" x: free\n")
 			text.Stdout.Contains(" y: free\n")
-			lines := cmdtest.Begin(t, nil, "watch", "--url", p.URL, "--interval", "100ms", "--json", "x")
+			lines := cmdtest.Begin(t, nil, "watch", "--url", p.URL, "--interval", "100ms", "-o", "json", "x")
 			lines.Stdout.Contains(`"free"`)
 
 			hold := func(as string) *cmdtest.Run {
@@ -74,6 +74,26 @@ func TestWatch(t *testing.T) {
 			}
 			if want := []string{"free", "held", "waits", "waits", "gone", "held", "free"}; !slices.Equal(events, want) {
 				t.Errorf("%q, want %q", events, want)
+			}
+		})
+	}
+}
+
+// With --until-free watch ends when no lock has a holder, and not before.
+func TestWatchUntilFree(t *testing.T) {
+	t.Parallel()
+	for _, p := range cmdtest.Services(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			holder := cmdtest.Begin(t, mode("signals"), "run", "-q", "--url", p.URL, "x", "--", self)
+			holder.Stdout.Contains("ready")
+			if code, _, stderr := cmdtest.Exec(t, nil, "watch", "--url", p.URL, "--until-free", "--timeout", "300ms", "y", "x"); code != lockcmd.ExitFailed || !strings.Contains(stderr, "not free within 300ms") {
+				t.Errorf("of a held lock: exit code %d, stderr %q", code, stderr)
+			}
+			w := cmdtest.Begin(t, nil, "watch", "--url", p.URL, "--interval", "100ms", "--until-free", "y", "x")
+			w.Stdout.Contains(" x: held by ")
+			holder.Send(syscall.SIGTERM)
+			if code := w.Wait(); code != 0 || !strings.Contains(w.Stdout.All(), " x: free; was held by ") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, w.Stdout.Text(), w.Stderr.Text())
 			}
 		})
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/etcdlock"
 	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
 )
 
 // oneWay is the delay injected in each direction. It is much longer than the delays of a
@@ -359,4 +360,29 @@ func metric(ctx context.Context, addr, name string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("no metric %s", name)
+}
+
+// BenchmarkCycles shows that a cycle costs the same however many wait: -benchtime=2000x.
+func BenchmarkCycles(b *testing.B) {
+	s := provision.NewEtcd(b, provision.AnyEtcd, provision.Options{})
+	for _, waiters := range []int{16, 500, 2000, 10000} {
+		b.Run(strconv.Itoa(waiters), func(b *testing.B) {
+			suite.Cycles(b, s.URL(), fmt.Sprint("cycles-", waiters, "-", b.N), 4, waiters,
+				func() (int64, error) { return requests(context.Background(), s.Addr()) })
+		})
+	}
+}
+
+// BenchmarkProcesses compares the two ways to wait: with one waiter in each of many processes,
+// the events of the view cost more than the requests of a watch of the predecessor.
+func BenchmarkProcesses(b *testing.B) {
+	s := provision.NewEtcd(b, provision.AnyEtcd, provision.Options{})
+	for _, n := range []int{32, 200, 400} {
+		for _, view := range []string{"10000", "0"} {
+			b.Run(fmt.Sprint(n, "/", view), func(b *testing.B) {
+				suite.Cycles(b, s.URL()+"?queue_view="+view, fmt.Sprint("processes-", n, "-", view, "-", b.N), n, n,
+					func() (int64, error) { return requests(context.Background(), s.Addr()) })
+			})
+		}
+	}
 }

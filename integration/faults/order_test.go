@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -36,6 +37,19 @@ func TestOrderAroundAStall(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("a stall, %s: %d violations, want %d", tt.name, got, tt.want)
 		}
+	}
+}
+
+func TestSlowReleases(t *testing.T) {
+	t.Parallel()
+	const ms = int64(time.Millisecond)
+	ops := []workload.Op{
+		{Kind: workload.Released, Call: 10 * ms, Ret: 20 * ms},
+		{Kind: workload.Acquired, Call: 20 * ms, Ret: 90 * ms},
+		{Kind: workload.Released, Call: 30 * ms, Ret: 41 * ms},
+	}
+	if got, want := slowReleases(ops, 10*time.Millisecond), []stall{{30 * ms, 41 * ms}}; !slices.Equal(got, want) {
+		t.Errorf("want %v, got %v", want, got)
 	}
 }
 

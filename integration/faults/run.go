@@ -111,6 +111,7 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	for _, st := range stalled {
 		r.Logf("the machine paused for %v", time.Duration(st.to-st.from))
 	}
+	stalled = append(stalled, slowReleases(r.ops, r.ttl/4)...)
 	res.Left = r.lookForOrphans(res, 2*r.ttl+s.slack())
 	h := &history{
 		ops: r.ops, keys: r.keys, tokens: s.tokens,

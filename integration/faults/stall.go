@@ -6,7 +6,7 @@ import (
 	"github.com/interlock-go/lock/integration/faults/workload"
 )
 
-// stall is a pause of the machine or of this process.
+// stall is a time in which the machine, this process or the service paused.
 type stall struct{ from, to int64 }
 
 // lookForStalls begins to look for timers that are late by more than most. The function that
@@ -34,4 +34,15 @@ func lookForStalls(most time.Duration) func() []stall {
 		close(stop)
 		return <-found
 	}
+}
+
+// slowReleases returns the releases that took more than most, as stalls: a service that is so slow may take a waiter
+// that waits for its reply for a dead one.
+func slowReleases(ops []workload.Op, most time.Duration) (all []stall) {
+	for _, op := range ops {
+		if op.Kind == workload.Released && op.Ret-op.Call > int64(most) {
+			all = append(all, stall{op.Call, op.Ret})
+		}
+	}
+	return all
 }

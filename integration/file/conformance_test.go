@@ -41,7 +41,7 @@ func TestConformanceFile(t *testing.T) {
 	}
 	conformance.Run(t, conformance.Harness{
 		Name:   "file",
-		Budget: conformance.Budget{WakesPerRelease: 1},
+		Budget: conformance.Budget{WakesPerRelease: 1, DeadProcess: backend.MaxProvisionalTTL},
 		Open:   func(context.Context) (backend.Backend, error) { return filelock.New(dir) },
 		OpenPrefix: func(_ context.Context, prefix string) (backend.Backend, error) {
 			return filelock.New(dir, filelock.WithPrefix(prefix))

@@ -30,7 +30,7 @@ const serverNow = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))"
 // row updates the row of the key.
 func (s *stage) row(set string, args ...any) {
 	s.Helper()
-	if !updates(s.T, s.admin, "UPDATE interlock SET step=step+1,"+set+" WHERE name=?", append(args, s.name())...) {
+	if !updates(s.T, s.admin, "UPDATE interlock SET ttl=ttl+1,"+set+" WHERE name=? AND place=0", append(args, s.name())...) {
 		s.Fatalf("set %s: no such row", set)
 	}
 }
@@ -64,12 +64,13 @@ func (s *stage) refused(what string, b backend.Backend, req backend.Request, wan
 	}
 }
 
-// read returns the owner in the row, expired or not, the queue, and the TTL of the grant.
-func (s *stage) read() (owner, queue string, ttl time.Duration) {
+// read returns the owner in the row, expired or not, the waiters, and the TTL of the grant.
+func (s *stage) read() (owner, waiters string, ttl time.Duration) {
 	s.Helper()
 	var us int64
-	s.no(s.admin.QueryRow("SELECT owner, queue, expires-granted FROM interlock WHERE name=?", s.name()).Scan(&owner, &queue, &us))
-	return owner, queue, time.Duration(us) * time.Microsecond
+	s.no(s.admin.QueryRow("SELECT owner, (SELECT COALESCE(GROUP_CONCAT(owner ORDER BY place), '') FROM interlock WHERE name=l.name AND place>0), expires-granted FROM interlock l WHERE name=? AND place=0", s.name()).
+		Scan(&owner, &waiters, &us))
+	return owner, waiters, time.Duration(us) * time.Microsecond
 }
 
 func (s *stage) lost(what string, err error) {
@@ -84,7 +85,8 @@ func (s *stage) expire() { s.row("expires=" + serverNow + "-1000000") }
 // enqueue puts an attempt of a process that does not exist into the queue.
 func (s *stage) enqueue() backend.Request {
 	req := s.request()
-	s.row("queue=CONCAT(queue,?)", fmt.Sprintf(";%s,%010d,%016d,x", req.Owner, req.TTL.Milliseconds(), 1))
+	s.row("last=last+1")
+	exec(s.T, s.admin, fmt.Sprintf("INSERT INTO interlock (name,place,owner,process,ttl,granted) SELECT name,last,'%s','none',%d,%s FROM interlock WHERE name='%s' AND place=0", req.Owner, req.TTL.Microseconds(), serverNow, s.name()))
 	return req
 }
 

@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"strings"
@@ -21,7 +22,7 @@ func TestSteps(t *testing.T) {
 		admin := provision.MySQLPool(t, s, nil)
 		b := openRaw(t, s.URL())
 		for name, f := range map[string]func(*stage){
-			"another's grant": anothersGrant, "expired grant": expiredGrant, "tokens": tokens, "first waiter": firstWaiter,
+			"another's grant": anothersGrant, "behind the first waiter": behindTheFirst, "late request to enter": lateRequestToEnter, "claimed": claimedGrant, "expired grant": expiredGrant, "tokens": tokens, "first waiter": firstWaiter,
 			"provisional": provisionalGrant, "abandoned": abandonedAttempt, "unanswered": unansweredRequest,
 			"unanswered, then granted": unansweredThenGranted, "trust": trustFromSending, "trust of a hand-off": trustOfHandOff,
 			"little is left": littleIsLeft, "guard": guardConditions, "rolled back": rolledBack,
@@ -94,9 +95,75 @@ func firstWaiter(s *stage) {
 	first := s.enqueue()
 	s.expire()
 	s.refused("TryAcquire of a free key with a queue", s.b, s.request(), backend.ErrLocked)
-	if owner, queue, ttl := s.read(); owner != first.Owner || queue != "" || ttl > 3*time.Second {
-		s.Errorf("want the key granted to the first waiter for 3s, got %q for %v, queue %q", owner, ttl, queue)
+	if owner, waiters, ttl := s.read(); owner != first.Owner || waiters != "" || ttl > 3*time.Second {
+		s.Errorf("want the key granted to the first waiter for 3s, got %q for %v, waiters %q", owner, ttl, waiters)
 	}
+}
+
+// behindTheFirst enters the queue of a key whose lease has expired.
+func behindTheFirst(s *stage) {
+	s.try()
+	first := s.enqueue()
+	s.expire()
+	behind, end := context.WithCancel(s.Context())
+	defer end()
+	waits, done := make(chan struct{}, 1), make(chan error, 1)
+	req := s.request()
+	req.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
+	go func() {
+		_, err := s.b.(backend.Waiter).Acquire(behind, req)
+		done <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-done:
+		s.Fatalf("want the attempt behind the first waiter, got %v", err)
+	}
+	eventually(s.T, "the key is granted to the first waiter", func() bool { owner, _, _ := s.read(); return owner == first.Owner })
+	end()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		s.Errorf("a wait that was canceled: %v", err)
+	}
+	s.no(s.b.Abandon(s.Context(), req))
+}
+
+// lateRequestToEnter sends the request of an abandoned attempt that would enter the queue at once,
+// because another attempt of its process waits.
+func lateRequestToEnter(s *stage) {
+	g := s.try()
+	waits := s.request()
+	got := s.acquire(s.b, waits)
+	late := s.request()
+	s.no(s.b.Abandon(s.Context(), late))
+	if _, err := s.b.(backend.Waiter).Acquire(s.Context(), late); !errors.Is(err, backend.ErrInvalid) {
+		s.Errorf("a request that arrives after it was abandoned: want ErrInvalid, got %v", err)
+	}
+	if _, waiters, _ := s.read(); waiters != waits.Owner {
+		s.Errorf("want %s alone in the queue, got %q", waits.Owner, waiters)
+	}
+	s.no(g.Release(s.Context()))
+	s.no(s.granted(got).Release(s.Context()))
+}
+
+// claimedGrant lets a grant expire that was handed over and renewed: the other waiters of its process
+// keep their places.
+func claimedGrant(s *stage) {
+	b, other := openRaw(s.T, s.s.URL()+"?notify=off"), openRaw(s.T, s.s.URL()+"?notify=off")
+	g := s.try()
+	first, second := s.acquire(b, s.request()), s.acquire(b, s.request())
+	last := s.acquire(other, s.request())
+	s.no(g.Release(s.Context()))
+	s.no(s.granted(first).Renew(s.Context(), time.Hour))
+	s.expire()
+	select {
+	case g := <-last:
+		s.Fatalf("the last waiter was granted before the second: %v", g)
+	case g = <-second:
+		s.no(g.Release(s.Context()))
+	case <-time.After(bound):
+		s.Fatalf("not granted within %v", bound)
+	}
+	s.no(s.granted(last).Release(s.Context()))
 }
 
 func provisionalGrant(s *stage) {
@@ -113,8 +180,8 @@ func abandonedAttempt(s *stage) {
 	waits := s.enqueue()
 	behind := s.enqueue()
 	s.no(s.b.Abandon(s.Context(), waits))
-	if _, queue, _ := s.read(); strings.Contains(queue, waits.Owner) || !strings.Contains(queue, behind.Owner) {
-		s.Errorf("want %s alone in the queue, got %q", behind.Owner, queue)
+	if _, waiters, _ := s.read(); waiters != behind.Owner {
+		s.Errorf("want %s alone in the queue, got %q", behind.Owner, waiters)
 	}
 	s.no(s.b.Abandon(s.Context(), behind))
 	s.refused("a request that arrives after it was abandoned, held key", s.b, waits, backend.ErrInvalid)
@@ -150,12 +217,14 @@ func unansweredThenGranted(s *stage) {
 	dropped := p.DropReply(func(request []byte) bool {
 		return bytes.Contains(request, []byte("INSERT")) && bytes.Contains(request, literal)
 	})
-	s.expire()
+	exec(s.T, s.admin, "DELETE FROM interlock WHERE owner='"+req.Owner+"'") // it enters the queue again
 	select {
 	case <-dropped:
 	case <-time.After(bound):
-		s.Fatalf("no request within %v of the lease's end", bound)
+		s.Fatalf("no second request within %v", bound)
 	}
+	eventually(s.T, "the attempt is in the queue", func() bool { _, waiters, _ := s.read(); return waiters == req.Owner })
+	s.expire()
 	s.no(s.granted(got).Release(s.Context()))
 	s.refused("an unanswered request that arrives after the release of its attempt", s.b, req, backend.ErrInvalid)
 	if owner, _, _ := s.read(); owner != "" {
@@ -212,7 +281,7 @@ func littleIsLeft(s *stage) {
 	s.try()
 	req := s.request()
 	got := s.acquire(b, req)
-	s.row("owner=?,queue='',expires="+serverNow+"+1400000", req.Owner)
+	s.row("owner=?,served=last,expires="+serverNow+"+1400000", req.Owner)
 	if left := time.Until(s.granted(got).Until()); left < time.Minute {
 		s.Errorf("a waiter that noticed its grant late: want a lease of an hour, %v are left", left)
 	}

@@ -25,7 +25,7 @@ func TestPrivileges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exec(t, admin, schema, "GRANT SELECT, INSERT, UPDATE ON locks.least TO app@'%'")
+		exec(t, admin, schema, "GRANT SELECT, INSERT, UPDATE, DELETE ON locks.least TO app@'%'")
 
 		c := open(t, as(s, "app", "s3cret", map[string]string{"table": "least"}))
 		l, err := c.Mutex("k").Lock(t.Context())
@@ -43,6 +43,16 @@ func TestPrivileges(t *testing.T) {
 		if err := errors.Join(l.Extend(t.Context(), time.Minute), l.Check(t.Context()), c.Ping(t.Context()), l.Unlock(t.Context())); err != nil {
 			t.Error(err)
 		}
+		exec(t, admin, "GRANT SELECT ON locks.least TO reader@'%'", "CREATE USER almost@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE ON locks.least TO almost@'%'")
+		for _, user := range []string{"reader", "almost"} {
+			c := open(t, as(s, user, "s3cret", map[string]string{"table": "least"}))
+			if _, err := c.Inspect(t.Context(), "k"); err != nil {
+				t.Errorf("%s: Inspect: %v", user, err)
+			}
+			if _, err := c.Mutex("k").TryLock(t.Context()); err == nil || !strings.Contains(err.Error(), "denied") || !strings.Contains(err.Error(), "Permissions") {
+				t.Errorf("%s: want a TryLock that names the privilege, got %v", user, err)
+			}
+		}
 		refused(t, "no table, no privilege to create it", as(s, "reader", "s3cret", nil), "1142", "CREATE", "Permissions")
 		refused(t, "no table and create=false", s.URL()+"?create=false&table=absent", `table absent`, "does not exist", "mysqllock.Schema")
 		refused(t, "a wrong password", as(s, "app", "s3cret-not", nil), "1045", s.Addr())
@@ -50,8 +60,8 @@ func TestPrivileges(t *testing.T) {
 		refused(t, "a name with a quote", s.URL()+"?table=a%60b", "invalid table")
 		refused(t, "no database", "mysql://root@"+s.Addr()+"/", "database")
 		refused(t, "an unknown database", "mysql://root@"+s.Addr()+"/nowhere", "1049", "nowhere")
-		exec(t, admin, strings.Replace(strings.Replace(schema, "`least`", "`newer`", 1), "schema 2", "schema 7", 1))
-		refused(t, "another schema", s.URL()+"?table=newer", `schema "7"`, "wants 2")
+		exec(t, admin, strings.Replace(strings.Replace(schema, "`least`", "`newer`", 1), "schema 3", "schema 7", 1))
+		refused(t, "another schema", s.URL()+"?table=newer", `schema "7"`, "wants 3")
 		for _, table := range []string{"absent"} {
 			var n int
 			if err := admin.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_name=?", table).Scan(&n); err != nil || n != 0 {

@@ -62,7 +62,9 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 		if err := withdraw(token, func() {
 			go func() { unlocked <- next.Unlock(t.Context()) }()
 			eventually(t, "an unlock that waits for the transaction", func() bool {
-				return slices.ContainsFunc(threads(t, db, "root"), func(th thread) bool { return strings.HasPrefix(th.query, "UPDATE `interlock`") })
+				return slices.ContainsFunc(threads(t, db, "root"), func(th thread) bool {
+					return strings.HasPrefix(th.query, "UPDATE `interlock`") || strings.HasSuffix(th.query, "FOR UPDATE")
+				})
 			})
 		}); err != nil {
 			t.Errorf("the holder's transaction: %v", err)

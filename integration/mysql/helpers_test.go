@@ -120,7 +120,7 @@ func granted(t *testing.T, what string, got <-chan *lock.Lease) *lock.Lease {
 // tests.
 func withApp(t *testing.T, s *provision.Server) (admin *sql.DB, url string) {
 	admin = provision.MySQLPool(t, s, nil)
-	exec(t, admin, "CREATE USER app@'%' IDENTIFIED BY 's3cret'", "GRANT CREATE, SELECT, INSERT, UPDATE ON locks.* TO app@'%'")
+	exec(t, admin, "CREATE USER app@'%' IDENTIFIED BY 's3cret'", "GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON locks.* TO app@'%'")
 	return admin, as(s, "app", "s3cret", nil)
 }
 

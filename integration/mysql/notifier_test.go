@@ -100,6 +100,31 @@ func TestKilledNotifier(t *testing.T) {
 	})
 }
 
+// TestHandOverThatIsRenewed: the client that handed over does not pass on a lease that is held.
+func TestHandOverThatIsRenewed(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		l, err := open(t, s.URL()).Mutex("renewed").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := waiting(t, open(t, s.URL()), "renewed", 1)
+		second := waiting(t, open(t, s.URL()), "renewed", 2)
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l = granted(t, "the first waiter", first)
+		select {
+		case <-second:
+			t.Error("the second waiter was granted the lock, which was held")
+		case <-time.After(4 * time.Second): // longer than a provisional lease
+		}
+		if err := l.Check(t.Context()); err != nil {
+			t.Errorf("after the provisional TTL: %v", err)
+		}
+		unlockInTurn(t, l, []<-chan *lock.Lease{second})
+	})
+}
+
 // TestBreakWakes breaks the lock of a holder whose connection stays open and silent, as that
 // of a stopped process does. The waiter is woken.
 func TestBreakWakes(t *testing.T) {

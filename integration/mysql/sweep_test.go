@@ -20,9 +20,9 @@ func (s *stage) fill(from, to int, age time.Duration) {
 		var rows []string
 		for i := begin; i < min(begin+500, to); i++ {
 			at := fmt.Sprintf("%s-%d", serverNow, age.Microseconds())
-			rows = append(rows, fmt.Sprintf("('lock:k%05d',%s,'','',0,%s,'','',0,1)", i, at, at))
+			rows = append(rows, fmt.Sprintf("('lock:k%05d',0,%s,%s)", i, at, at))
 		}
-		exec(s.T, s.admin, "INSERT INTO interlock VALUES "+strings.Join(rows, ","))
+		exec(s.T, s.admin, "INSERT INTO interlock (name,place,token,granted) VALUES "+strings.Join(rows, ","))
 	}
 }
 
@@ -38,7 +38,7 @@ func TestSweep(t *testing.T) {
 		tx, err := admin.Begin()
 		stage.no(err)
 		defer func() { _ = tx.Rollback() }()
-		_, err = tx.Exec("SELECT * FROM interlock WHERE name IN ('lock:held','lock:k02700') FOR UPDATE")
+		_, err = tx.Exec("SELECT * FROM interlock WHERE name IN ('lock:held','lock:k02700') AND place=0 FOR UPDATE")
 		stage.no(err)
 		ctx, cancel := context.WithTimeout(t.Context(), bound)
 		defer cancel()
@@ -52,6 +52,39 @@ func TestSweep(t *testing.T) {
 		}
 		if _, err := b.Sweep(ctx, time.Second); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("an age of one second: want ErrInvalid, got %v", err)
+		}
+	})
+}
+
+// TestRetention: names that were used once are gone after the retention, without a call of Sweep.
+func TestRetention(t *testing.T) {
+	s := provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{Args: provision.MySQLUnsynced()})
+	stage := &stage{T: t, s: s, admin: provision.MySQLPool(t, s, nil), b: openRaw(t, s.URL()+"?retention=1m")}
+	stage.fill(0, 5000, 2*time.Minute)
+	left := 5000
+	for begun := time.Now(); left > 0 && time.Since(begun) < time.Minute; time.Sleep(100 * time.Millisecond) {
+		stage.no(stage.admin.QueryRow("SELECT COUNT(*) FROM interlock WHERE name<>''").Scan(&left))
+	}
+	if left > 0 {
+		t.Errorf("%d rows are left", left)
+	}
+}
+
+// TestSweepTokens: the token of a name whose row was swept rises, also if the clock was set back.
+func TestSweepTokens(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		stage := &stage{T: t, s: s, admin: provision.MySQLPool(t, s, nil), b: openRaw(t, s.URL()), key: "swept"}
+		last := stage.try().Token()
+		stage.row("token=token+36000000000,granted=1,expires=1")
+		last += 36000000000
+		if n, err := stage.b.(*mysqllock.Backend).Sweep(t.Context(), time.Hour); err != nil || n != 1 {
+			t.Fatalf("rows swept: want 1, got %d, %v", n, err)
+		}
+		for _, key := range []string{"swept", "never used before"} {
+			stage.key = key
+			if token := stage.try().Token(); token <= last {
+				t.Errorf("%s: token %d after %d", key, token, last)
+			}
 		}
 	})
 }
@@ -76,18 +109,5 @@ func TestDeadQueue(t *testing.T) {
 			t.Errorf("rows swept: want 1, got %d, %v", n, err)
 		}
 		alive.refused("a lock with waiters of an hour, 110 minutes after its lease", b, alive.request(), backend.ErrLocked)
-	})
-}
-
-// TestQueueFull: a Lock that finds no room in the queue fails with ErrQueueFull.
-func TestQueueFull(t *testing.T) {
-	each(t, func(t *testing.T, s *provision.Server) {
-		stage := &stage{T: t, s: s, admin: provision.MySQLPool(t, s, nil), b: openRaw(t, s.URL()), key: "full"}
-		stage.try()
-		stage.row("queue=REPEAT(?,20000)", fmt.Sprintf(";%032d,%010d,%016d,x", 0, time.Hour.Milliseconds(), 1))
-		_, err := stage.b.(backend.Waiter).Acquire(t.Context(), stage.request())
-		if !errors.Is(err, mysqllock.ErrQueueFull) || backend.OutcomeUnknown(err) {
-			t.Errorf("want ErrQueueFull, got %v", err)
-		}
 	})
 }

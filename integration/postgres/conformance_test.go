@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,6 +23,25 @@ func TestConformance(t *testing.T) {
 			conformance.Run(t, h, conformance.RequireHooks(), suite.Keep(t),
 				conformance.Except("exclusion/02-foreign-holder", "only this driver writes the table"))
 		})
+	}
+}
+
+// TestConformanceListenAlways runs the cases of breaks, and of what an idle client costs, with
+// a process that listens from the beginning.
+func TestConformanceListenAlways(t *testing.T) {
+	s := provision.NewPostgres(t, provision.AnyPostgres, provision.PostgresUnsynced)
+	h := pgtest.Harness(t, s, s, pgtest.Admin(t, s), map[string]string{"listen_always": "true"})
+	h.Name += " listen_always"
+	h.OwnGoroutines = suite.OwnGoroutines
+	pushed := false
+	conformance.Run(t, h, conformance.Only("^(capabilities|waiting/13|cancellation/15|release|lifecycle/37)"),
+		conformance.OnReport(func(r *conformance.Report) {
+			pushed = slices.ContainsFunc(r.Results, func(c conformance.Result) bool {
+				return c.ID == "release/20-break-pushed" && c.Status == conformance.Passed
+			})
+		}))
+	if !pushed {
+		t.Error("release/20-break-pushed: want it passed")
 	}
 }
 

@@ -78,7 +78,7 @@ func TestBadInputIsNamed(t *testing.T) {
 	s, admin := server(t)
 	sql(t, admin, `CREATE TABLE alien (name bytea PRIMARY KEY);
 		CREATE TABLE later (name bytea PRIMARY KEY); COMMENT ON TABLE later IS 'interlock lock table, schema 9';
-		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 2';
+		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 3';
 		CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN;
 		CREATE ROLE ro LOGIN; ALTER ROLE ro SET default_transaction_read_only = on`)
 	open(t, pgtest.With(s, nil)) // creates the table
@@ -118,7 +118,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		}
 	}
 	b := open(t, as(pgtest.With(s, nil), "reader"))
-	if _, err := b.TryAcquire(t.Context(), request("k", time.Second)); err == nil || backend.OutcomeUnknown(err) || !strings.Contains(err.Error(), "INSERT and UPDATE") {
+	if _, err := b.TryAcquire(t.Context(), request("k", time.Second)); err == nil || backend.OutcomeUnknown(err) || !strings.Contains(err.Error(), "INSERT, UPDATE and DELETE") {
 		t.Errorf("acquire with a user that may only read: want the privileges named, got %v", err)
 	}
 	var tables int
@@ -152,7 +152,7 @@ func TestLeastPrivileges(t *testing.T) {
 	schema, err := pglock.Schema("locks.interlock")
 	must(t, err)
 	sql(t, admin, `CREATE SCHEMA locks; `+schema+`; CREATE ROLE app LOGIN;
-		GRANT USAGE ON SCHEMA locks TO app; GRANT SELECT, INSERT, UPDATE ON locks.interlock TO app`)
+		GRANT USAGE ON SCHEMA locks TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON locks.interlock TO app`)
 	url := as(pgtest.With(s, nil, "table", "locks.interlock", "create", "false"), "app")
 	a, b := open(t, url), open(t, url)
 	req := request("k", 10*time.Second)
@@ -288,75 +288,6 @@ func TestKilledConnections(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal("the waiter was not granted after its connections were killed")
 		}
-	}
-}
-
-// TestSweep deletes rows that were not used for long, and tokens still rise.
-func TestSweep(t *testing.T) {
-	s, admin := server(t)
-	b := open(t, pgtest.With(s, nil))
-	tokens := map[string]uint64{}
-	for _, key := range []string{"old", "held", "recent"} {
-		g, err := b.TryAcquire(t.Context(), request(key, time.Hour))
-		must(t, err)
-		tokens[key] = g.Token()
-		if key != "held" {
-			must(t, g.Release(t.Context()))
-		}
-	}
-	sql(t, admin, `UPDATE interlock SET granted = granted - interval '2 hours', token = token - 7200000000 WHERE name <> 'lock:recent'`)
-	n, err := b.Sweep(t.Context(), time.Hour)
-	must(t, err)
-	if n != 1 {
-		t.Errorf("rows deleted: want 1, got %d", n)
-	}
-	g, err := b.TryAcquire(t.Context(), request("old", time.Second))
-	must(t, err)
-	if g.Token() <= tokens["old"] {
-		t.Errorf("token after a sweep: %d after %d", g.Token(), tokens["old"])
-	}
-}
-
-// TestSweepInPages: no statement of Sweep looks at more than 1,000 rows.
-func TestSweepInPages(t *testing.T) {
-	s, admin := server(t)
-	b := open(t, pgtest.With(s, nil))
-	sql(t, admin, `INSERT INTO interlock (name, token, granted)
-		SELECT convert_to('lock:' || i, 'UTF8'), 1, CASE WHEN i % 5 = 0 THEN now() ELSE 'epoch' END FROM generate_series(1, 2500) i`)
-	before, err := pgtest.Commands(t.Context(), admin)
-	must(t, err)
-	n, err := b.Sweep(t.Context(), time.Hour)
-	must(t, err)
-	after, err := pgtest.Commands(t.Context(), admin)
-	must(t, err)
-	if n != 2000 || after-before != 4 { // the last one finds no row
-		t.Errorf("want 2000 of 2500 rows deleted by 4 statements, got %d by %d", n, after-before)
-	}
-}
-
-// TestDeadQueue: a queue whose waiters have all died does not refuse a TryLock, and its
-// row is swept. A queue that may have a live waiter stays.
-func TestDeadQueue(t *testing.T) {
-	s, admin := server(t)
-	b := open(t, pgtest.With(s, nil))
-	for _, key := range []string{"used again", "swept", "alive"} {
-		g, err := b.TryAcquire(t.Context(), request(key, time.Hour))
-		must(t, err)
-		must(t, g.Release(t.Context()))
-	}
-	sql(t, admin, `UPDATE interlock SET owner = repeat('0', 32), token = 1, granted = now() - interval '40 days', expires = now() - interval '3 hours',
-		queue = ARRAY[repeat('1', 32) || ' ' || repeat('0', 16) || ' ' || repeat('0', 32) || ' 0000003600000 x', repeat('2', 32) || ' x']`)
-	sql(t, admin, `UPDATE interlock SET expires = now() - interval '110 minutes' WHERE name = 'lock:alive'`)
-	if _, err := b.TryAcquire(t.Context(), request("used again", time.Hour)); err != nil {
-		t.Errorf("a lock whose waiters died three hours ago: want it granted, got %v", err)
-	}
-	n, err := b.Sweep(t.Context(), time.Hour)
-	must(t, err)
-	if n != 1 {
-		t.Errorf("rows swept: want 1, got %d", n)
-	}
-	if _, err := b.TryAcquire(t.Context(), request("alive", time.Hour)); !errors.Is(err, backend.ErrLocked) {
-		t.Errorf("a lock with waiters of an hour, 110 minutes after its lease: want ErrLocked, got %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package provision
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -22,6 +23,7 @@ func Main(m *testing.M) { os.Exit(Run(m)) }
 // Run is [Main] for a TestMain that has more to do: it returns the exit code.
 func Run(m *testing.M) int {
 	inMain.Store(true)
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // tests lose leases on purpose, and a client logs that
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {

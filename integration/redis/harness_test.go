@@ -18,7 +18,7 @@ import (
 )
 
 // budget is that of every topology.
-var budget = conformance.Budget{WakesPerRelease: 1, HandOffCommands: 2, IdleHolderCommands: 4, IdleWaiterCommands: 1}
+var budget = conformance.Budget{WakesPerRelease: 1, HandOffCommands: 2, IdleHolderCommands: 4, IdleWaiterCommands: 1, DeadProcess: backend.MaxProvisionalTTL}
 
 // harness returns the harness of a standalone server, which the suite may stop and restart.
 // The server must keep its data over a restart.

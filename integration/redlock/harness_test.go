@@ -157,7 +157,7 @@ func harness(t *testing.T, s *set) conformance.Harness {
 		},
 		RestartKeepsLocks: true,
 		ServerCommands:    s.commands,
-		Budget:            conformance.Budget{WakesPerRelease: 1, HandOffCommands: 3, IdleHolderCommands: 4, IdleWaiterCommands: 1.5}, // at each node
+		Budget:            conformance.Budget{WakesPerRelease: 1, HandOffCommands: 3, IdleHolderCommands: 4, IdleWaiterCommands: 1.5, DeadProcess: backend.MaxProvisionalTTL}, // at each node
 		Wakes:             func(ctx context.Context) (int64, error) { return grants.Count(ctx, s.admins[0]) },
 		Leftovers:         s.leftovers,
 		ForeignHolder: func(ctx context.Context, name string, ttl time.Duration) (func(context.Context) error, error) {

@@ -78,7 +78,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	l.Heal()
 	want := []string{
 		"WARN lock: redlock node " + l.proxies[2].Addr() + " does not vote",
-		"INFO lock: redlock node " + l.proxies[2].Addr() + " votes again",
+		"WARN lock: redlock node " + l.proxies[2].Addr() + " votes again",
 	}
 	s.eventually(t, timeout, "the end of the outage is logged", func() error {
 		cycles()

@@ -31,14 +31,13 @@ func TestDriver(t *testing.T) {
 				"least privilege":     leastPrivilege,
 				"bad input":           badInput,
 				"guard":               guarded,
-				"own connection":      ownConnection,
 				"try leaves nothing":  tryLeavesNothing,
 				"create not answered": createNotAnswered,
 				"tls":                 overTLS,
 			} {
 				t.Run(name, func(t *testing.T) { test(t, s.Addr(), admin(t, []string{s.Addr()})) })
 			}
-			t.Run("own session expires", func(t *testing.T) { ownSessionExpires(t, count) })
+			t.Run("session expires", func(t *testing.T) { sessionExpires(t, count) })
 		})
 	}
 }
@@ -148,10 +147,18 @@ func leastPrivilege(t *testing.T, addr string, conn *zk.Conn) {
 			t.Error(err)
 		}
 	}
+	app := admin(t, []string{addr})
+	if err := app.AddAuth("digest", []byte("app:secret")); err != nil {
+		t.Fatal(err)
+	}
 	for missing, perms := range map[string]int32{"READ": zk.PermCreate, "CREATE": zk.PermRead} {
 		root := "/without-" + missing
 		must[string](t)(conn.Create(root, nil, zk.FlagPersistent, acl(zk.PermRead)))
 		must[string](t)(conn.Create(root+"/interlock", nil, zk.FlagPersistent, acl(perms)))
+		if _, _, err := app.Exists(root + "/interlock"); err == nil && missing == "READ" {
+			t.Log("this version answers exists without READ (ZOOKEEPER-2590)")
+			continue
+		}
 		c, err := lock.Open(t.Context(), "zk://app:secret@"+addr+root)
 		if err == nil {
 			defer c.Close(context.Background())

@@ -22,7 +22,7 @@ import (
 )
 
 // budget is that of a server and of an ensemble.
-var budget = conformance.Budget{WakesPerRelease: 2, HandOffCommands: 7, IdleHolderCommands: 4, IdleWaiterCommands: 4}
+var budget = conformance.Budget{WakesPerRelease: 2, HandOffCommands: 7, IdleHolderCommands: 4, IdleWaiterCommands: 4, DeadProcess: backend.MaxProvisionalTTL}
 
 // harness returns the harness of a single server, which the suite may stop and restart.
 func harness(t *testing.T, s *provision.Server) conformance.Harness {
@@ -49,7 +49,7 @@ func harness(t *testing.T, s *provision.Server) conformance.Harness {
 		Budget:            budget,
 		ServerCommands:    func(context.Context) (int64, error) { return count.total(), nil },
 	}
-	h.ExpireSession = func(ctx context.Context, b backend.Backend) error { return expire(ctx, b, count) }
+	h.ExpireSession = func(ctx context.Context, b backend.Backend) error { return expire(ctx, b, 2*time.Second, count) }
 	inspectHooks(t, &h, []string{s.Addr()})
 	return h
 }
@@ -112,10 +112,9 @@ func deleteTree(conn *zk.Conn, dir string) error {
 }
 
 // expire closes the session of a backend from outside: another connection takes it over, as
-// a client that reconnects does, and closes it. The suite then holds locks with a TTL of
-// two seconds.
-func expire(ctx context.Context, b backend.Backend, count *counter) error {
-	conn, err := b.(*zklock.Backend).Client(ctx, 2*time.Second)
+// a client that reconnects does, and closes it.
+func expire(ctx context.Context, b backend.Backend, ttl time.Duration, count *counter) error {
+	conn, err := b.(*zklock.Backend).Client(ctx, ttl)
 	if err != nil {
 		return err
 	}

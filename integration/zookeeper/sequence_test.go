@@ -33,7 +33,7 @@ func TestLastSequenceNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(key, func(t *testing.T) {
-			lockMany(t, "zk://"+s.Addr(), key, 3000)
+			lockMany(t, "zk://"+s.Addr(), key, 1000)
 			if _, stat, err := conn.Exists(node(key)); err != nil || uint32(stat.Cversion+stat.NumChildren)/2 > 10_000 { // the changes, and so twice the count
 				t.Errorf("the node of the lock was not replaced: %+v, %v", stat, err)
 			}

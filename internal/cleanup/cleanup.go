@@ -4,6 +4,7 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,35 +14,53 @@ import (
 	"github.com/interlock-go/lock/internal/trust"
 )
 
-// maxRequests is how many cleanups of a client are in flight. The others wait in a queue:
-// an outage must not pile up requests, which would delay renewals when it ends.
-const maxRequests = 16
+// Bounds of the requests of one client. What exceeds them waits in a queue: an outage must
+// not pile up requests, which would delay renewals when it ends.
+const (
+	maxRequests = 8   // in flight
+	maxBatch    = 256 // attempts abandoned by one request
+)
 
-// Cleaner frees what requests may have left at a service.
+// Cleaner frees what requests may have left at a service. It keeps one small record for
+// each of them, and at most maxRequests goroutines.
 type Cleaner struct {
-	Tasks  *task.Group
-	Caps   backend.Capabilities              // of the backend
-	Failed func(what, key string, err error) // reports a cleanup that was given up
+	Tasks   *task.Group
+	Backend backend.Backend                   // abandons attempts
+	Caps    backend.Capabilities              // of Backend
+	Failed  func(what, key string, err error) // reports a cleanup that was given up
 
-	mu      sync.Mutex // guards the fields below
-	working int        // goroutines
-	queue   []*cleanup
+	mu       sync.Mutex // guards the fields below
+	working  int        // goroutines
+	queue    []*cleanup
+	oneByOne bool // the backend cannot abandon many at once, as it is deployed
 }
 
 // cleanup is a request that is to be acknowledged.
 type cleanup struct {
 	req          backend.Request
 	what         string
-	send         func(context.Context) error
-	deadline     time.Time // zero: none
-	acknowledged chan bool // capacity 1
+	release      func(context.Context) error // nil: the attempt is abandoned
+	deadline     time.Time                   // zero: none
+	acknowledged chan bool                   // capacity 1
 }
 
-// Start repeats f, which frees what req left, until it is acknowledged. With LossTTL it
-// gives up after kept, when the service has freed it. The channel receives one value:
-// whether f was acknowledged.
-func (c *Cleaner) Start(req backend.Request, kept time.Duration, what string, f func(context.Context) error) <-chan bool {
-	j := &cleanup{req: req, what: what, send: f, acknowledged: make(chan bool, 1)}
+// Abandon abandons an attempt in the background, for as long as a request of it may be
+// executed. The channel receives one value: whether that was acknowledged.
+func (c *Cleaner) Abandon(req backend.Request) <-chan bool {
+	kept := max(req.TTL+trust.Margin(req.TTL), c.Caps.Lateness)
+	return c.start(&cleanup{req: req, what: "abandoned attempt"}, kept)
+}
+
+// Release calls release, which frees a grant of req that the service keeps for at most
+// kept, in the background.
+func (c *Cleaner) Release(req backend.Request, kept time.Duration, what string, release func(context.Context) error) {
+	c.start(&cleanup{req: req, what: what, release: release}, kept)
+}
+
+// start repeats j until it is acknowledged. With LossTTL it gives up after kept, when the
+// service has freed the key.
+func (c *Cleaner) start(j *cleanup, kept time.Duration) <-chan bool {
+	j.acknowledged = make(chan bool, 1)
 	if c.Caps.Loss == backend.LossTTL { // a session or a process keeps its grants as long as it lives
 		j.deadline = time.Now().Add(max(kept, 100*time.Millisecond))
 	}
@@ -51,84 +70,119 @@ func (c *Cleaner) Start(req backend.Request, kept time.Duration, what string, f 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.queue = append(c.queue, j)
 	if c.working < maxRequests {
 		c.working++
-		go c.work(j)
-	} else {
-		c.queue = append(c.queue, j)
+		go c.work()
 	}
 	return j.acknowledged
 }
 
-// work sends j and then those in the queue. One that fails goes to the end of the queue.
-func (c *Cleaner) work(j *cleanup) {
-	pause := retry.Default()
-	for ; j != nil; j = c.next() {
-		switch err := c.try(j); {
-		case err == nil || errors.Is(err, backend.ErrLost):
-			pause = retry.Default()
-			c.end(j, true)
-		case retry.Transient(err) && j.waits(c.Tasks.Working(), pause):
+// work sends what is in the queue. What fails goes to the end of the queue. After a failure
+// batches begin with one member again: while a service does not answer little is sent, and
+// a fault that concerns batches only keeps nothing from being cleaned up.
+func (c *Cleaner) work() {
+	pause, size := retry.Default(), maxBatch
+	for batch := c.next(size); len(batch) > 0; batch = c.next(size) {
+		if again := c.send(batch); len(again) == 0 {
+			pause, size = retry.Default(), min(2*size, maxBatch)
+		} else {
+			size = 1
+			pause.Wait(c.Tasks.Working())
 			c.mu.Lock()
-			c.queue = append(c.queue, j)
+			c.queue = append(c.queue, again...)
 			c.mu.Unlock()
-		default:
-			c.Failed(j.what, j.req.Key, err)
-			c.end(j, false)
 		}
 	}
 }
 
-func (c *Cleaner) next() *cleanup {
+// next takes the first of the queue and, if it is an attempt to abandon, those that follow,
+// up to size. The worker ends if there is none.
+func (c *Cleaner) next(size int) []*cleanup {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.queue) == 0 {
-		c.working--
-		return nil
+	n := 0
+	for n < len(c.queue) && n < size && (n == 0 || !c.oneByOne && c.queue[0].release == nil && c.queue[n].release == nil) {
+		n++
 	}
-	j := c.queue[0]
-	c.queue = c.queue[1:]
-	return j
+	batch := c.queue[:n:n]
+	if c.queue = c.queue[n:]; len(c.queue) == 0 {
+		c.queue = nil // frees the array
+	}
+	if n == 0 {
+		c.working--
+	}
+	return batch
 }
 
 var errGivenUp = errors.New("not acknowledged in time")
 
-func (c *Cleaner) try(j *cleanup) error {
-	ctx, cancel := j.bound(c.Tasks.Working())
-	defer cancel()
-	if ctx.Err() != nil {
-		return errGivenUp
+// send sends one request and ends those of batch that are acknowledged or given up. It
+// returns those to send again.
+func (c *Cleaner) send(batch []*cleanup) (again []*cleanup) {
+	live, bound := batch[:0], time.Duration(0)
+	for _, j := range batch {
+		timeout := retry.Timeout(j.req.TTL)
+		if !j.deadline.IsZero() {
+			timeout = min(timeout, time.Until(j.deadline))
+		}
+		if timeout <= 0 || c.Tasks.Working().Err() != nil {
+			c.end(j, errGivenUp)
+			continue
+		}
+		live, bound = append(live, j), max(bound, timeout)
 	}
-	return retry.Once(ctx, j.req.TTL, j.send)
-}
-
-func (j *cleanup) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if j.deadline.IsZero() {
-		return context.WithCancel(ctx)
+	if len(live) == 0 {
+		return nil
 	}
-	return context.WithDeadline(ctx, j.deadline)
+	var errs []error
+	_ = retry.Within(c.Tasks.Working(), bound, func(ctx context.Context) error {
+		errs = c.request(ctx, live)
+		return nil
+	})
+	for i, j := range live {
+		if err := errs[i]; err == nil || errors.Is(err, backend.ErrLost) || !retry.Transient(err) {
+			c.end(j, err)
+		} else {
+			again = append(again, j)
+		}
+	}
+	return again
 }
 
-// waits waits for a pause. It returns false if the time of j is over.
-func (j *cleanup) waits(ctx context.Context, pause *retry.Backoff) bool {
-	ctx, cancel := j.bound(ctx)
-	defer cancel()
-	return pause.Wait(ctx)
+// request releases one grant, or abandons one or more attempts.
+func (c *Cleaner) request(ctx context.Context, batch []*cleanup) []error {
+	if release := batch[0].release; release != nil {
+		return []error{release(ctx)}
+	}
+	reqs := make([]backend.Request, len(batch))
+	for i, j := range batch {
+		reqs[i] = j.req
+	}
+	if b, ok := backend.As[backend.BatchAbandoner](c.Backend); ok && len(reqs) > 1 {
+		errs := b.AbandonBatch(ctx, reqs)
+		unsupported := func(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
+		if len(errs) == len(reqs) && !slices.ContainsFunc(errs, unsupported) {
+			return errs
+		}
+	}
+	if len(reqs) > 1 {
+		c.mu.Lock()
+		c.oneByOne = true
+		c.mu.Unlock()
+	}
+	errs := make([]error, len(reqs))
+	for i, req := range reqs {
+		errs[i] = c.Backend.Abandon(ctx, req)
+	}
+	return errs
 }
 
-func (c *Cleaner) end(j *cleanup, acknowledged bool) {
+func (c *Cleaner) end(j *cleanup, err error) {
+	acknowledged := err == nil || errors.Is(err, backend.ErrLost)
+	if !acknowledged {
+		c.Failed(j.what, j.req.Key, err)
+	}
 	j.acknowledged <- acknowledged
 	c.Tasks.Done()
-}
-
-// Abandon abandons an attempt of b in the background, for as long as a request of it may
-// be executed.
-func (c *Cleaner) Abandon(b backend.Backend, req backend.Request) <-chan bool {
-	kept := max(req.TTL+trust.Margin(req.TTL), c.Caps.Lateness)
-	return c.Start(req, kept, "abandoned attempt", func(ctx context.Context) error { return b.Abandon(ctx, req) })
-}
-
-// Release releases a grant of req in the background.
-func (c *Cleaner) Release(g backend.Grant, req backend.Request, what string) {
-	c.Start(req, req.TTL+trust.Margin(req.TTL), what, g.Release)
 }

@@ -58,10 +58,10 @@ func Documented(t *testing.T, top, program string, atLeast int, check func(args 
 	}
 }
 
-// Words splits a line as a shell does, up to a pipe or a comment.
+// Words splits a line as a shell does, up to the end of the command or a comment.
 func Words(line string) (args []string) {
 	for _, w := range word.FindAllString(line, -1) {
-		if w == "|" || w == ">" || strings.HasPrefix(w, "#") {
+		if w == "|" || w == "&&" || strings.HasPrefix(w, ">") || strings.HasPrefix(w, "#") {
 			break
 		}
 		args = append(args, strings.Trim(w, `'"`))

@@ -99,6 +99,20 @@ func StartRedis(t *testing.T) *Service {
 	}
 }
 
+// StartRedisAt starts a server, as StartRedis does, at a port that must be free.
+func StartRedisAt(t *testing.T, port int) *Service {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startRedis(t, path, port)
+	if s == nil {
+		t.Fatalf("another process took port %d", port)
+	}
+	return s
+}
+
 func startRedis(t *testing.T, path string, port int) *Service {
 	t.Helper()
 	cmd := exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())

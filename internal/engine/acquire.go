@@ -20,11 +20,11 @@ var errPanicked = errors.New("the backend or an observer panicked")
 // errGrantExpired is the error of a grant that had expired when its reply arrived.
 var errGrantExpired = errors.New("granted too late: the answer took as long as the lease; use a longer TTL")
 
-// Acquire obtains a lease. If wait is set, it waits until the key is granted or ctx ends;
-// else it makes one attempt, which is bounded by tryTimeout. op is that of its events. A
-// lease outlives ctx.
-func (m *Mutex) Acquire(ctx context.Context, op string, wait bool) (*Lease, error) {
-	a := &attempt{m: m, op: op, start: time.Now(), values: ctx}
+// Acquire obtains a lease. If wait is set, it waits until the key is granted, the wait limit
+// is reached or ctx ends; else it makes one attempt, which is bounded by tryTimeout. op is that
+// of its events, which count from start. A lease outlives ctx.
+func (m *Mutex) Acquire(ctx context.Context, op string, wait bool, start time.Time) (*Lease, error) {
+	a := &attempt{m: m, op: op, start: start, values: ctx}
 	returned := false
 	defer func() {
 		if !returned {
@@ -68,13 +68,17 @@ func (a *attempt) acquire(ctx context.Context, wait bool) (*Lease, error) {
 			return l, nil
 		} // else the grant has just ended
 	}
-	if !e.tasks.Begin() {
+	if limit := a.m.params.Wait; wait && limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = retry.WithWaitLimit(ctx, limit)
+		defer cancel()
+	}
+	task := e.tasks.BeginWait(ctx)
+	if task == nil {
 		return nil, backend.ErrClosed
 	}
-	defer e.tasks.Done()
-	bound, cancel := e.untilClosing(ctx)
-	defer cancel()
-	l, err := a.request(bound, wait)
+	defer task.Done()
+	l, err := a.request(task.Context, wait)
 	if err != nil && e.tasks.Closing().Err() != nil && ctx.Err() == nil {
 		return nil, closedError(err)
 	}
@@ -178,7 +182,9 @@ func (a *attempt) acquireFailed(ctx context.Context, req backend.Request, err er
 		return a.endedBy(ctx)
 	case err.Error() == backend.Uncertain(ctx.Err()).Error():
 		return fmt.Errorf("%w; %w", a.endedBy(ctx), backend.ErrUncertain)
-	case errors.Is(err, backend.ErrLocked):
+	}
+	err = retry.OwnTimeout(ctx, err) // the deadline may be that of the wait limit
+	if errors.Is(err, backend.ErrLocked) {
 		return fmt.Errorf("%w; %w", retry.ContextError(ctx), err)
 	}
 	return fmt.Errorf("%w; %w", a.endedBy(ctx), err)
@@ -212,7 +218,7 @@ const abandonWait = 250 * time.Millisecond
 // abandon abandons a request. It reports whether the backend acknowledged that within
 // abandonWait.
 func (e *Engine) abandon(req backend.Request) bool {
-	acknowledged := e.cfg.Cleaner.Abandon(e.cfg.Backend, req)
+	acknowledged := e.cfg.Cleaner.Abandon(req)
 	t := time.NewTimer(abandonWait)
 	defer t.Stop()
 	select {

@@ -2,7 +2,7 @@
 // rule of package trust and cleans up after requests whose outcome is not known.
 //
 // A heldGrant is a grant from the reply of the backend until it is released, lost or
-// closed. It has one or more leases: reentry adds leases. A held grant has two timers and,
+// closed. It has one or more leases: reentry adds leases. A held grant has one timer and,
 // while nothing is due, no goroutine.
 package engine
 
@@ -29,6 +29,7 @@ type Config struct {
 	Tasks   *task.Group
 	Cleaner *cleanup.Cleaner
 	Report  func(ctx context.Context, e Event)  // nil: nothing is reported; called without locks held
+	Outage  func(Outage)                        // nil: nothing is reported; called without locks held
 	EndErr  func(key string, cause error) error // makes the error of a lease that has ended
 }
 
@@ -39,6 +40,8 @@ type Engine struct {
 	waiter backend.Waiter // nil if the backend has no queue
 	tasks  *task.Group
 
+	outages outages
+
 	mu     sync.Mutex // guards the fields below
 	closed bool
 	held   map[*heldGrant]struct{}
@@ -46,7 +49,7 @@ type Engine struct {
 
 // New returns an engine. It closes cfg.Backend when it is closed.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, caps: cfg.Caps, tasks: cfg.Tasks, held: map[*heldGrant]struct{}{}}
+	e := &Engine{cfg: cfg, caps: cfg.Caps, tasks: cfg.Tasks, outages: outages{report: cfg.Outage}, held: map[*heldGrant]struct{}{}}
 	e.waiter, _ = backend.As[backend.Waiter](cfg.Backend)
 	return e
 }
@@ -55,7 +58,8 @@ func New(cfg Config) *Engine {
 type Params struct {
 	Key, Metadata string
 	TTL, MinHold  time.Duration
-	Fixed         bool // no renewal
+	Wait          time.Duration // the wait limit, zero for none
+	Fixed         bool          // no renewal
 	Reentrant     bool
 }
 
@@ -92,34 +96,30 @@ const runTimeout = 10 * time.Second
 // Run calls f, which asks the backend about locks, unless the engine is closed. Closing
 // ends the context of f.
 func (e *Engine) Run(ctx context.Context, f func(context.Context) error) error {
-	if !e.tasks.Begin() {
-		return backend.ErrClosed
-	}
-	defer e.tasks.Done()
 	caller := ctx
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, runTimeout)
 		defer cancel()
 	}
+	return retry.OwnTimeout(caller, e.RunUnbounded(ctx, f))
+}
+
+// RunUnbounded is Run without a bound.
+func (e *Engine) RunUnbounded(ctx context.Context, f func(context.Context) error) error {
+	task := e.tasks.BeginWait(ctx)
+	if task == nil {
+		return backend.ErrClosed
+	}
+	defer task.Done()
 	if ctx.Err() != nil {
 		return retry.ContextError(ctx)
 	}
-	bound, cancel := e.untilClosing(ctx)
-	defer cancel()
-	err := f(bound)
+	err := f(task.Context)
 	if err != nil && e.tasks.Closing().Err() != nil && ctx.Err() == nil {
 		return closedError(err)
 	}
-	return retry.OwnTimeout(caller, retry.WithContext(ctx, err))
-}
-
-// untilClosing returns a context that ends with ctx, and with the cause ErrClosed when
-// closing begins.
-func (e *Engine) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
-	bound, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(e.tasks.Closing(), func() { cancel(backend.ErrClosed) })
-	return bound, func() { stop(); cancel(nil) }
+	return retry.WithContext(ctx, err)
 }
 
 // closedError returns the error of a request that closing ended.

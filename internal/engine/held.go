@@ -31,13 +31,15 @@ type heldGrant struct {
 	trustedUntil  time.Time          // zero: no expiry
 	serverUntil   time.Time          // the service frees the key by then at the latest
 	renewErr      error              // of the last renewal; nil after a success
-	trustTimer    *time.Timer        // fires at trustedUntil
-	renewTimer    *time.Timer        // fires when the next renewal is due
+	timer         *time.Timer        // fires when the next renewal is due, or at trustedUntil
+	renews        bool               // what the timer is set for: a renewal
 	cancelRenewal context.CancelFunc // of the renewal in flight
 	renewing      chan struct{}      // capacity 1: renewals do not overlap; made by the first
 	done          chan struct{}      // closed at the end; made by the first renewal
 	announced     bool               // Acquired has been reported
 	pendingEnd    func()             // reports an end that came before that
+	failing       bool               // the last renewal failed; guarded by engine.outages.mu
+	lossNumber    int                // of the leases that its outage has cost; zero: not lost in an outage
 }
 
 // endCause returns why the grant has ended, or nil. A grant whose trust has expired ends
@@ -86,16 +88,15 @@ func (h *heldGrant) stopRenewal() {
 	}
 }
 
-// endLocked stops the timers, ends the contexts of the leases and unregisters the grant.
+// endLocked stops the timer, ends the contexts of the leases and unregisters the grant.
 func (h *heldGrant) endLocked(cause error) bool {
 	if h.cause != nil {
 		return false
 	}
 	h.cause = cause
-	for _, t := range []*time.Timer{h.trustTimer, h.renewTimer} {
-		if t != nil {
-			t.Stop()
-		}
+	h.lossNumber = h.engine.outages.over(h, errors.Is(cause, backend.ErrLost))
+	if h.timer != nil {
+		h.timer.Stop()
 	}
 	// Under the mutex, so that a context and its lease end at the same time for all
 	// observers: cancelling runs no code of others.

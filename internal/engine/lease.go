@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -14,6 +15,9 @@ type Lease struct {
 	cancel   context.CancelCauseFunc
 	released error // the error of this lease if others of the grant go on; guarded by held.mu
 	nested   bool  // reentry added it
+
+	Place  string      // where the program asked for it, for reports; may be empty
+	waited atomic.Bool // see Waited
 }
 
 // newLease returns a lease with the values of a context. The caller adds it to h.
@@ -76,14 +80,12 @@ func (l *Lease) SetMinHoldStart(t time.Time) {
 	l.held.minHoldStart = t
 }
 
-// StopTimers stops the timers of the lease: a test does what a stopped process does.
-func (l *Lease) StopTimers() {
+// StopTimer stops the timer of the lease: a test does what a stopped process does.
+func (l *Lease) StopTimer() {
 	l.held.mu.Lock()
 	defer l.held.mu.Unlock()
-	for _, t := range []*time.Timer{l.held.trustTimer, l.held.renewTimer} {
-		if t != nil {
-			t.Stop()
-		}
+	if l.held.timer != nil {
+		l.held.timer.Stop()
 	}
 }
 

@@ -92,7 +92,7 @@ func (h *heldGrant) serverKeeps() time.Duration {
 }
 
 func (h *heldGrant) releaseInBackground(what string) {
-	h.engine.cfg.Cleaner.Start(h.req, max(h.serverKeeps(), 0), what, h.grant.Release)
+	h.engine.cfg.Cleaner.Release(h.req, max(h.serverKeeps(), 0), what, h.grant.Release)
 }
 
 // releaseOnClose releases a grant that closing has ended. Within its minimum hold it is

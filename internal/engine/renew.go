@@ -10,18 +10,19 @@ import (
 	"github.com/interlock-go/lock/internal/trust"
 )
 
-// A held grant has two timers. The trust timer ends it, whatever a renewal is doing at
-// that time. The renew timer fires when a third of what was granted has passed, and every
-// twelfth of the TTL after a failure. A provisional grant survives no longer outage than
-// its provisional TTL, so it is renewed after completeAfter. A renewal takes at most half of
-// the trust that is left, so a hung one leaves time for another.
+// A held grant has one timer. It fires when a third of what was granted has passed, and
+// every twelfth of the TTL after a failure, to renew the grant. While that renewal is under
+// way, and for a fixed lease, it fires at the end of trust and ends the grant, whatever the
+// renewal is doing at that time. A provisional grant survives no longer outage than its
+// provisional TTL, so it is renewed after completeAfter. A renewal takes at most half of the
+// trust that is left, so a hung one leaves time for another.
 
 const (
 	minRenewTime  = 10 * time.Millisecond // for a renewal, and the least pause after a failure
 	completeAfter = 20 * time.Millisecond // a lock that is released sooner costs no renewal
 )
 
-// start sets the timers of a new grant. from is as in trust.Until. A grant is provisional if
+// start sets the timer of a new grant. from is as in trust.Until. A grant is provisional if
 // it lasts for less than the TTL although its request has waited, or for less than half of
 // the TTL. The margin is allowed for the round trip.
 func (h *heldGrant) start(from trust.Instant, waited bool) {
@@ -37,11 +38,12 @@ func (h *heldGrant) start(from trust.Instant, waited bool) {
 	h.extendLocked(from, h.ttl)
 }
 
-// extendLocked moves the end of trust after a grant or a renewal and sets the timers. from
-// is as in trust.Until.
+// extendLocked moves the end of trust after a grant or a renewal and sets the timer. from is
+// as in trust.Until.
 func (h *heldGrant) extendLocked(from trust.Instant, ttl time.Duration) {
 	now := time.Now()
 	h.renewErr = nil
+	h.engine.outages.over(h, false)
 	left := ttl
 	expires := h.grant.Until()
 	if expires.IsZero() && h.params.Fixed {
@@ -50,35 +52,40 @@ func (h *heldGrant) extendLocked(from trust.Instant, ttl time.Duration) {
 	if !expires.IsZero() {
 		h.trustedFrom, h.trustedUntil = from, trust.Until(from.Time, expires, ttl)
 		left = h.trustedUntil.Sub(now)
-		if h.trustTimer == nil {
-			h.trustTimer = time.AfterFunc(left, h.onTrustExpired)
-		} else {
-			h.trustTimer.Reset(left)
-		}
 	}
 	switch {
 	case h.provisional:
-		h.renewInLocked(min(left/3, completeAfter))
+		h.setTimerLocked(min(left/3, completeAfter), true)
 	case !h.params.Fixed:
-		h.renewInLocked(left / 3)
-	case h.renewTimer != nil:
-		h.renewTimer.Stop()
+		h.setTimerLocked(left/3, true)
+	default:
+		h.setTimerLocked(left, false)
 	}
 }
 
-func (h *heldGrant) renewInLocked(d time.Duration) {
-	if h.renewTimer == nil {
-		h.renewTimer = time.AfterFunc(d, h.onRenewalDue)
+// setTimerLocked sets the timer for a renewal, or for the end of trust.
+func (h *heldGrant) setTimerLocked(d time.Duration, renews bool) {
+	h.renews = renews
+	if h.timer == nil {
+		h.timer = time.AfterFunc(d, h.onTimer)
 	} else {
-		h.renewTimer.Reset(d)
+		h.timer.Reset(d)
 	}
 }
 
-func (h *heldGrant) onTrustExpired() { _ = h.endCause() }
-
-// onRenewalDue renews the grant and sets the timer for the next renewal.
-func (h *heldGrant) onRenewalDue() {
+// onTimer ends the grant if its trust has expired, or renews it and sets the timer again.
+func (h *heldGrant) onTimer() {
 	e := h.engine
+	h.mu.Lock()
+	renews := h.renews
+	if renews && h.cause == nil && !h.trustedUntil.IsZero() {
+		h.setTimerLocked(time.Until(h.trustedUntil), false)
+	}
+	h.mu.Unlock()
+	if !renews {
+		_ = h.endCause()
+		return
+	}
 	if !e.tasks.Begin() {
 		return
 	}
@@ -88,11 +95,17 @@ func (h *heldGrant) onRenewalDue() {
 	failed := err != nil && h.cause == nil
 	if failed {
 		h.renewErr = err
+		e.outages.failed(h, err)
 		pause := h.ttl / 12
+		renews := true
 		if !h.trustedUntil.IsZero() {
-			pause = min(pause, max(time.Until(h.trustedUntil)/4, minRenewTime)) // a pushed grant is shorter than the TTL
+			left := time.Until(h.trustedUntil)
+			pause = min(pause, max(left/4, minRenewTime)) // a pushed grant is shorter than the TTL
+			if pause >= left {
+				pause, renews = left, false
+			}
 		}
-		h.renewInLocked(pause)
+		h.setTimerLocked(pause, renews)
 	}
 	h.mu.Unlock()
 	if failed && e.cfg.Report != nil {

@@ -18,6 +18,7 @@ const (
 	Released
 	RenewFailed
 	Lost
+	Forgotten
 )
 
 // Event is what Config.Report gets. Each Acquire ends in one Acquired or one Failed, and
@@ -31,6 +32,8 @@ type Event struct {
 	Wait   time.Duration // since Acquire was called
 	Waited bool          // of Acquired and Failed: Waiting was reported
 	Held   time.Duration // since the grant
+	Place  string        // of Forgotten: Lease.Place
+	Nth    int           // of Lost: of the leases that an outage has cost; zero: not lost in an outage
 	Err    error
 }
 
@@ -81,6 +84,7 @@ func (h *heldGrant) reportEnd(ctx context.Context, kind Kind, err error) {
 	}
 	e := h.event(kind, err)
 	h.mu.Lock()
+	e.Nth = h.lossNumber
 	announced := h.announced
 	if !announced {
 		h.pendingEnd = func() { report(ctx, e) }

@@ -40,7 +40,7 @@ func (a *attempt) run(ctx context.Context) {
 	a.q.attempt = nil
 	w := a.q.headLocked()
 	if w == nil { // the cancellation came too late
-		a.b.cleaner.Release(g, a.req, "release of a grant without a waiter")
+		a.b.release(g, a.req, "release of a grant without a waiter")
 		a.q.forgetLocked()
 		return
 	}
@@ -62,7 +62,7 @@ func (a *attempt) failLocked(err error) {
 		}
 	}
 	if !returned && backend.OutcomeUnknown(err) {
-		a.b.cleaner.Abandon(a.b.inner, a.req)
+		a.b.cleaner.Abandon(a.req)
 	}
 	q.sendLocked()
 	q.forgetLocked()

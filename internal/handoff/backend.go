@@ -17,6 +17,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/cleanup"
+	"github.com/interlock-go/lock/internal/trust"
 )
 
 // Bounds of a shared grant. They limit how long other clients wait for this one.
@@ -183,28 +184,20 @@ func (b *Backend) onPanic(q *localQueue, w *localRequest) {
 	}
 	var shared *sharedError
 	if r := <-w.result; errors.As(r.err, &shared) && backend.OutcomeUnknown(shared.error) {
-		b.cleaner.Abandon(b.inner, shared.req)
+		b.cleaner.Abandon(shared.req)
 	}
+}
+
+// release releases a grant in the background.
+func (b *Backend) release(g backend.Grant, req backend.Request, what string) {
+	b.cleaner.Release(req, req.TTL+trust.Margin(req.TTL), what, g.Release)
 }
 
 // Abandon ends the turn of req.Owner, if it has one. If an attempt or a shared grant that
 // other requests rely on has that owner id, it stays; else the inner backend abandons the
 // request.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
-	b.mu.Lock()
-	var own *turn
-	used := false
-	for _, q := range b.queues[req.Key] {
-		used = used || q.attempt != nil && q.attempt.req.Owner == req.Owner
-		if q.grant != nil {
-			used = used || q.grant.req.Owner == req.Owner
-			if q.grant.turn.owner == req.Owner {
-				own = q.grant.turn
-			}
-		}
-	}
-	b.mu.Unlock()
-	switch {
+	switch own, used := b.usesOf(req); {
 	case own != nil:
 		if err := own.Release(ctx); !errors.Is(err, backend.ErrLost) {
 			return err
@@ -214,6 +207,49 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 		return nil
 	}
 	return b.inner.Abandon(ctx, req)
+}
+
+// usesOf returns the turn of req.Owner, nil if it has none, and whether an attempt or a
+// shared grant has that owner id.
+func (b *Backend) usesOf(req backend.Request) (own *turn, used bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range b.queues[req.Key] {
+		used = used || q.attempt != nil && q.attempt.req.Owner == req.Owner
+		if q.grant != nil {
+			used = used || q.grant.req.Owner == req.Owner
+			if q.grant.turn.owner == req.Owner {
+				own = q.grant.turn
+			}
+		}
+	}
+	return own, used
+}
+
+// AbandonBatch implements backend.BatchAbandoner as far as the inner backend does. It passes
+// on what the inner backend is to abandon.
+func (b *Backend) AbandonBatch(ctx context.Context, reqs []backend.Request) []error {
+	errs := make([]error, len(reqs))
+	inner, ok := backend.As[backend.BatchAbandoner](b.inner)
+	var batch []backend.Request
+	var at []int // in errs
+	for i, req := range reqs {
+		own, used := b.usesOf(req)
+		switch {
+		case !ok:
+			errs[i] = errors.ErrUnsupported
+		case own != nil || used:
+			errs[i] = b.Abandon(ctx, req)
+		default:
+			batch, at = append(batch, req), append(at, i)
+		}
+	}
+	if len(batch) > 0 {
+		for i, err := range inner.AbandonBatch(ctx, batch) {
+			errs[at[i]] = err
+		}
+	}
+	return errs
 }
 
 // sharedError is the error of an attempt that was made for several requests.

@@ -17,7 +17,9 @@ import (
 func newBackend(t *testing.T, s *memlock.Space) *handoff.Backend {
 	t.Helper()
 	inner := s.Backend()
-	b, err := handoff.New(inner, inner.Capabilities(), &cleanup.Cleaner{Tasks: task.New(), Caps: inner.Capabilities(), Failed: func(string, string, error) {}})
+	cleaner := &cleanup.Cleaner{Tasks: task.New(), Caps: inner.Capabilities(), Failed: func(string, string, error) {}}
+	b, err := handoff.New(inner, inner.Capabilities(), cleaner)
+	cleaner.Backend = b
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// NewClient returns a client that is closed with the test.
+// NewClient returns a client that is closed with the test. It logs nothing unless opts has
+// a logger.
 func NewClient(t *testing.T, b backend.Backend, opts ...lock.Option) *lock.Client {
 	t.Helper()
-	c, err := lock.New(b, opts...)
+	c, err := lock.New(b, append([]lock.Option{lock.WithLogger(nil)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

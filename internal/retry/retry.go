@@ -57,10 +57,10 @@ func Within(ctx context.Context, d time.Duration, f func(context.Context) error)
 	return OwnTimeout(ctx, f(bound))
 }
 
-// OwnTimeout returns err without context.DeadlineExceeded while ctx has not ended: then the
-// deadline was not that of the caller.
+// OwnTimeout returns err without context.DeadlineExceeded while ctx has not ended, and if a wait
+// limit ended it: then the deadline was not that of the caller.
 func OwnTimeout(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || ctx.Err() != nil && limitOf(ctx) == nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return Without(err, context.DeadlineExceeded, strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "no answer in time"))
@@ -94,8 +94,12 @@ func Transient(err error) bool {
 	return !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, backend.ErrClosed) && !errors.Is(err, errors.ErrUnsupported)
 }
 
-// ContextError returns ctx.Err(), joined with the cause if the cause says more.
+// ContextError returns ctx.Err(), joined with the cause if the cause says more. If a wait limit
+// ended ctx, it returns the limit alone.
 func ContextError(ctx context.Context) error {
+	if limit := limitOf(ctx); limit != nil {
+		return limit
+	}
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil || cause == nil || errors.Is(cause, err) {
 		return err
@@ -114,6 +118,11 @@ func FromCause(ctx context.Context, err error) bool {
 // WithContext returns err, joined with the error of ctx if ctx has ended and err does
 // not match that error.
 func WithContext(ctx context.Context, err error) error {
+	if limit := limitOf(ctx); limit != nil {
+		if err = OwnTimeout(ctx, err); errors.Is(err, limit) {
+			return err
+		}
+	}
 	if err == nil || ctx.Err() == nil || errors.Is(err, ctx.Err()) {
 		return err
 	}

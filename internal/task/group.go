@@ -20,8 +20,17 @@ type Group struct {
 	idle    chan struct{}
 
 	mu      sync.Mutex // guards the fields below
-	stopped bool
+	stopped error      // the cause; nil before Stop
 	active  int
+	waits   Wait // of a ring
+}
+
+// Wait is a task whose context ends when closing begins.
+type Wait struct {
+	Context    context.Context // ends with that of the caller, and with the cause of Stop
+	cancel     context.CancelCauseFunc
+	group      *Group
+	prev, next *Wait
 }
 
 // New returns an empty group.
@@ -29,6 +38,7 @@ func New() *Group {
 	g := &Group{idle: make(chan struct{})}
 	g.closing, g.stop = context.WithCancelCause(context.Background())
 	g.working, g.kill = context.WithCancel(context.Background())
+	g.waits.prev, g.waits.next = &g.waits, &g.waits
 	return g
 }
 
@@ -43,11 +53,39 @@ func (g *Group) Working() context.Context { return g.working }
 func (g *Group) Begin() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stopped {
+	if g.stopped != nil {
 		return false
 	}
 	g.active++
 	return true
+}
+
+// BeginWait adds a task whose context ends with ctx, and when closing begins. It returns nil
+// after Stop. The caller must call Done of the task, not of the group. A group may have
+// thousands of them, so it has a list of its own: context.AfterFunc would cost each of them
+// two changes of a map and three allocations.
+func (g *Group) BeginWait(ctx context.Context) *Wait {
+	w := &Wait{group: g}
+	w.Context, w.cancel = context.WithCancelCause(ctx)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopped != nil {
+		w.cancel(nil)
+		return nil
+	}
+	g.active++
+	w.prev, w.next = g.waits.prev, &g.waits
+	w.prev.next, w.next.prev = w, w
+	return w
+}
+
+// Done removes the task and ends its context.
+func (w *Wait) Done() {
+	w.cancel(nil)
+	w.group.mu.Lock()
+	defer w.group.mu.Unlock()
+	w.prev.next, w.next.prev = w.next, w.prev
+	w.group.doneLocked()
 }
 
 // BeginCleanup adds a task that closing waits for. It returns false only when the group
@@ -55,7 +93,7 @@ func (g *Group) Begin() bool {
 func (g *Group) BeginCleanup() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stopped && g.active == 0 {
+	if g.stopped != nil && g.active == 0 {
 		return false
 	}
 	g.active++
@@ -66,8 +104,12 @@ func (g *Group) BeginCleanup() bool {
 func (g *Group) Done() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.doneLocked()
+}
+
+func (g *Group) doneLocked() {
 	g.active--
-	if g.stopped && g.active == 0 {
+	if g.stopped != nil && g.active == 0 {
 		close(g.idle)
 	}
 }
@@ -76,10 +118,17 @@ func (g *Group) Done() {
 // calls Done, so that its own cleanup can begin. Stop must be called once.
 func (g *Group) Stop(cause error) {
 	g.mu.Lock()
-	g.stopped = true
+	g.stopped = cause
 	g.active++
+	var waits []*Wait
+	for w := g.waits.next; w != &g.waits; w = w.next {
+		waits = append(waits, w)
+	}
 	g.mu.Unlock()
 	g.stop(cause)
+	for _, w := range waits { // without the mutex: contexts of callers run code of callers
+		w.cancel(cause)
+	}
 }
 
 // Kill ends Working.

@@ -1,49 +1,41 @@
--- $1 name, $2 owner, $3 queue entry, $4 ttl in microseconds, $5 whether to wait in the queue
+-- $1 name, $2 owner, $3 process and hash of the secret, $4 metadata, $5 ttl in microseconds, $6 whether to wait in the queue,
+-- $7 whether this transaction has locked the row. Only then all else is as new as the row.
 -- The snapshot answers a request that changes nothing, without a row lock and without a disk write.
 WITH snapshot AS (
-	SELECT token, owner, metadata, expires, coalesce(left(queue[1], 32) = $2, false) AS first, {hash ahead} AS ahead
-	FROM {table}
-	WHERE name = $1 AND owner <> $2 AND expires > {now}
-		AND NOT EXISTS (SELECT FROM unnest(gone) g WHERE left(g, 32) = $2)
-		AND (NOT $5 OR EXISTS (SELECT FROM unnest(queue) q WHERE left(q, 32) = $2))
+	SELECT l.token, l.owner, l.metadata, l.expires, coalesce((
+		SELECT right(process, 32) FROM {table} WHERE name = $1 AND place > l.served AND place < w.place ORDER BY place DESC LIMIT 1
+		), right(l.process, 32)) AS ahead
+	FROM {table} l LEFT JOIN {table} w ON w.waiter = $2
+	WHERE l.name = $1 AND l.place = 0 AND l.owner <> $2 AND l.expires > {now} AND coalesce(w.place > 0, NOT $6)
 ), changed AS (
-	INSERT INTO {table} AS l (name, token, owner, process, metadata, granted, expires)
-	SELECT $1, {us}, $2, substr($3, 34, 49), substr($3, 98), {now}, {now} + $4::bigint * interval '1 microsecond'
-	WHERE NOT EXISTS (SELECT FROM snapshot)
-	ON CONFLICT (name) DO UPDATE SET (token, owner, process, metadata, granted, expires, queue, gone) = (
-		-- Reads the locked row only: any other table would be read from an older snapshot.
-		SELECT
-			CASE WHEN grants THEN greatest(l.token + 1, {us}) ELSE l.token END,
-			CASE WHEN grants THEN left(next, 32) ELSE l.owner END,
-			CASE WHEN grants THEN {process next} ELSE l.process END,
-			CASE WHEN grants THEN {metadata next} ELSE l.metadata END,
-			CASE WHEN grants THEN {now} ELSE l.granted END,
-			CASE
-				WHEN grants AND left(next, 32) <> $2 THEN {now} + {provisional ttl}
-				WHEN grants THEN {now} + $4::bigint * interval '1 microsecond'
-				WHEN held THEN greatest(l.expires, {now} + $4::bigint * interval '1 microsecond')
-				ELSE l.expires END,
-			CASE WHEN grants THEN waiters[2:] ELSE waiters END
-				|| CASE WHEN $5 AND NOT refused AND NOT held AND NOT queued AND NOT (grants AND left(next, 32) = $2) THEN ARRAY[$3] ELSE '{}' END,
-			{live tombstones}
-		FROM (SELECT *, free AND NOT refused AS grants FROM (SELECT
-			l.owner IS NULL OR l.expires <= {now} AS free,
-			coalesce(l.owner = $2 AND l.expires > {now}, false) AS held,
-			coalesce(waiters[1], $3) AS next,
-			waiters,
-			EXISTS (SELECT FROM unnest(waiters) q WHERE left(q, 32) = $2) AS queued,
-			EXISTS (SELECT FROM unnest(l.gone) g WHERE left(g, 32) = $2) AS refused
-			FROM (SELECT CASE WHEN {dead queue} THEN '{}' ELSE l.queue END AS waiters) s) s) s
-	)
-	RETURNING token, coalesce(owner, '') AS owner, coalesce(process, '') AS process, coalesce(metadata, '') AS metadata,
-		coalesce(expires, {now}) AS expires, coalesce(granted = {now}, false) AS granted_now, queue[1] AS head,
-		EXISTS (SELECT FROM unnest(gone) g WHERE left(g, 32) = $2) AS refused, {hash ahead} AS ahead
+	INSERT INTO {table} AS l (name, place, token, owner, process, metadata, granted, expires)
+	SELECT $1, 0, {first token}, $2, $3, $4, {now}, {lease}
+	WHERE NOT EXISTS (SELECT FROM snapshot) AND NOT EXISTS (SELECT FROM {table} WHERE waiter = $2 AND place < 0)
+	-- Reads the row only: any other row would be read from an older snapshot, unless $7.
+	ON CONFLICT (name, place) DO UPDATE SET
+		token = CASE WHEN {free} THEN greatest(l.token + 1, {us}) ELSE l.token END,
+		owner = CASE WHEN {free} THEN $2 ELSE l.owner END,
+		process = CASE WHEN {free} THEN $3 ELSE l.process END,
+		metadata = CASE WHEN {free} THEN $4 ELSE l.metadata END,
+		granted = CASE WHEN {free} THEN {now} ELSE l.granted END,
+		expires = CASE WHEN {free} THEN {lease} WHEN l.owner = $2 THEN greatest(l.expires, {lease}) ELSE l.expires END,
+		unclaimed = CASE WHEN {free} OR l.owner = $2 THEN 0 ELSE l.unclaimed END,
+		last = CASE WHEN {free} OR l.owner = $2 THEN l.last ELSE l.last + 1 END,
+		tail = CASE WHEN {free} OR l.owner = $2 THEN l.tail
+			ELSE right($3, 32) || CASE WHEN l.served < l.last THEN left(l.tail, 32) ELSE right(l.process, 32) END END
+	WHERE ($7 OR l.tombstones IS NULL OR l.tombstones <= {now}) AND CASE WHEN {free} THEN l.served = l.last ELSE $6 OR l.owner = $2 END
+	RETURNING *
+), entered AS (
+	INSERT INTO {table} (name, place, waiter, process, metadata, granted, ttl)
+	SELECT $1, last, $2, $3, $4, {now}, ($5 + 999) / 1000 FROM changed WHERE owner <> $2
+	ON CONFLICT (waiter) DO NOTHING
+	RETURNING true
 )
-SELECT CASE WHEN refused THEN -1 WHEN owner = $2 THEN 1 ELSE 0 END, {us}, {micros expires - {now}}, token, owner, metadata,
-	coalesce(left(head, 32) = $2, false), coalesce(ahead, ''),
-	CASE WHEN granted_now AND owner <> $2 THEN {notify grant} END::text,
-	CASE WHEN granted_now AND head IS NOT NULL AND left(head, 32) <> $2 THEN {notify head} END::text,
-	{commit NOT refused AND owner <> $2 AND NOT granted_now}
+SELECT CASE WHEN owner = $2 THEN 1 ELSE 0 END, {us}, {micros expires - {now}}, token, owner, coalesce(metadata, ''),
+	coalesce(right(tail, 32), ''), EXISTS (SELECT FROM entered), {commit owner <> $2}
 FROM changed
 UNION ALL
-SELECT 0, {us}, {micros expires - {now}}, token, owner, coalesce(metadata, ''), first, coalesce(ahead, ''), NULL, NULL, NULL FROM snapshot
+SELECT 0, {us}, {micros expires - {now}}, token, owner, coalesce(metadata, ''), ahead, false, NULL FROM snapshot
+UNION ALL -- refused, or to be sent again in a transaction that locks the row and passes an expired lease on
+SELECT CASE WHEN EXISTS (SELECT FROM {table} WHERE waiter = $2 AND place < 0) THEN -1 ELSE 2 END, {us}, 0, 0, '', '', '', false, NULL
+WHERE NOT EXISTS (SELECT FROM snapshot) AND NOT EXISTS (SELECT FROM changed)

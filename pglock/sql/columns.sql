@@ -1,1 +1,1 @@
-SELECT name, token, owner, process, metadata, granted, expires, queue, gone FROM {table} LIMIT 0
+SELECT name, place, waiter, owner, process, metadata, granted, expires, ttl, token, unclaimed, served, last, tail, tombstones FROM {table} LIMIT 0

@@ -3,12 +3,12 @@
 WITH asked AS (
 	SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[]) WITH ORDINALITY AS a(name, owner, ttl, n)
 ), held AS (
-	SELECT l.name, ttl, n FROM {table} l JOIN asked a ON l.name = a.name AND l.owner = a.owner
-	WHERE expires > {now}
+	SELECT l.name, a.ttl, n FROM {table} l JOIN asked a ON l.name = a.name AND l.owner = a.owner
+	WHERE place = 0 AND expires > {now}
 	FOR NO KEY UPDATE OF l SKIP LOCKED
 ), changed AS (
-	UPDATE {table} l SET expires = greatest(expires, {now} + ttl * interval '1 microsecond')
-	FROM held WHERE l.name = held.name
+	UPDATE {table} l SET unclaimed = 0, expires = greatest(expires, {now} + held.ttl * interval '1 microsecond')
+	FROM held WHERE l.name = held.name AND place = 0
 	RETURNING n
 )
 SELECT n, {commit false} FROM changed

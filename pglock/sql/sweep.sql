@@ -1,13 +1,22 @@
--- $1 microseconds unused, $2 name after which to begin. Looks at 1,000 rows, so that no statement takes long.
--- The first token of a new row is the clock, so it is greater than those of the deleted row.
+-- $1 microseconds unused, $2 name and $3 place after which to begin. Looks at 1,000 rows, so that no statement takes long,
+-- and waits for no row. The floor is in the same transaction: a new row of a removed name begins above it.
 WITH page AS (
-	SELECT name FROM {table} WHERE name > $2 ORDER BY name LIMIT 1000
-), deleted AS (
-	DELETE FROM {table} l
-	WHERE name IN (SELECT name FROM page) AND (owner IS NULL OR expires <= {now}) AND (queue = '{}' OR {dead queue})
-		AND to_timestamp(token / 1000000.0) < {now} - $1::bigint * interval '1 microsecond'
-		AND coalesce(greatest(granted, expires), to_timestamp(0)) < {now} - $1::bigint * interval '1 microsecond'
-		AND NOT EXISTS (SELECT FROM unnest(gone) g WHERE substr(g, 34)::bigint > {us})
-	RETURNING true
+	SELECT name, place FROM {table} WHERE (name, place) > ($2, $3) ORDER BY name, place LIMIT 1000
+), unused AS (
+	SELECT l.name, token FROM {table} l JOIN page p ON l.name = p.name AND l.place = p.place
+	WHERE l.place = 0 AND l.name <> '' AND (owner IS NULL OR expires <= {now}) AND (tombstones IS NULL OR tombstones <= {now})
+		AND coalesce(greatest(granted, expires), to_timestamp(token / 1000000.0)) < {now} - $1::bigint * interval '1 microsecond'
+		AND (served = last OR expires < {now} - interval '1 hour' - (SELECT coalesce(max(ttl), 0) FROM {table} w
+			WHERE w.name = l.name AND w.place > l.served) * interval '1 millisecond')
+	FOR UPDATE OF l SKIP LOCKED
+), floor AS (
+	INSERT INTO {table} AS l (name, place, token) SELECT '', 0, max(token) FROM unused HAVING count(*) > 0
+	ON CONFLICT (name, place) DO UPDATE SET token = greatest(l.token, excluded.token)
+), removed AS (
+	DELETE FROM {table} l USING unused WHERE l.name = unused.name AND l.place >= 0
+	RETURNING l.place
+), void AS (
+	DELETE FROM {table} l USING page p WHERE l.name = p.name AND l.place = p.place AND p.place < 0 AND l.expires <= {now}
 )
-SELECT (SELECT count(*) FROM deleted)::int, coalesce((SELECT name FROM page ORDER BY name DESC LIMIT 1), '')
+SELECT (SELECT count(*) FROM removed WHERE place = 0)::int, name, place, {commit true} FROM page
+ORDER BY name DESC, place DESC LIMIT 1

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -58,16 +57,6 @@ func (r *Backend) newAttempt(req backend.Request, queue string) *attempt {
 	return a
 }
 
-// cutTicket splits attempt.meta.
-func cutTicket(meta string) (ticket int64, metadata string) {
-	s, metadata, _ := strings.Cut(meta, " ")
-	ticket, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0, meta
-	}
-	return ticket, metadata
-}
-
 // ask begins a round: it asks every node without an open request of the attempt.
 func (a *attempt) ask() {
 	a.mu.Lock()
@@ -96,6 +85,9 @@ func (a *attempt) askNode(i int, queue string, token uint64) {
 	token = max(token, yielded)
 	if !n.send(func() {
 		r, err := n.call(quorumAcquire, a.names, n.args(token, a.address, protocol.Millis(a.req.TTL), queue, a.meta, a.ticket, a.r.clocks.notAfter(i, a.r.nodeTimeout(a.req.TTL)), yielded)...)
+		if queue == protocol.NoQueue {
+			n.follow(a.keys, r.Num(5))
+		}
 		a.answer(i, r, err)
 	}) {
 		v.close()
@@ -135,8 +127,7 @@ func (a *attempt) answer(i int, r protocol.Reply, err error) {
 		v.grant(r.Token(), r.Sent, r.Sent.Add(min(r.Left(), a.req.TTL)), a.req.TTL)
 	case v.end(uint64(r.Num(4))):
 		v.state, v.sent, v.err, v.ends = theirs, r.Sent, nil, time.Time{}
-		v.holder = r.Holder()
-		v.ticket, v.holder.Metadata = cutTicket(v.holder.Metadata)
+		v.holder, v.ticket = r.Holder(), r.Ticket()
 		if r.Left() >= 0 {
 			v.ends = r.Sent.Add(r.Left())
 		}
@@ -218,6 +209,7 @@ func (a *attempt) yield() {
 		token, before := v.token, v.yielded
 		if n.send(func() {
 			r, err := n.call(quorumYield, a.names, n.args(token, a.req.Owner, a.member, a.ticket)...)
+			n.follow(a.keys, r.Num(0))
 			a.mu.Lock()
 			if !isUncertain(err) && v.yielded == token {
 				v.yielded = before // executed, or certainly not

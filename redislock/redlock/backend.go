@@ -82,6 +82,7 @@ func open(ctx context.Context, clients []*redis.Client, o options, own bool) (*B
 		quorum: len(clients)/2 + 1, opt: o, proc: protocol.NewProcess(o.prefix, protocol.PublishAddress),
 		attempts: map[string]*attempt{},
 	}
+	r.proc.OwnCounters = true
 	r.life, r.end = context.WithCancel(context.Background())
 	for i, c := range clients {
 		r.nodes = append(r.nodes, r.newNode(i, c, own))

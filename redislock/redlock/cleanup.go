@@ -91,6 +91,7 @@ func (a *attempt) free(i int) (protocol.Reply, error) {
 	if err != nil {
 		return r, err
 	}
+	n.follow(a.keys, r.Num(0))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v.dirty = false

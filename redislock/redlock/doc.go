@@ -18,6 +18,7 @@
 //
 //	node_timeout=500ms     for one node, before the others decide without it; at most a quarter of the TTL
 //	restart_delay=5m       how long a node that may have lost grants has no vote, and the longest TTL
+//	retention=24h          how long the fence counter of a name is kept; 1m or more, 0 for ever
 //	set=r1:6379,...        name of the set of nodes, the same for all clients; the sorted addresses by default
 //	durable=false          every node keeps all acknowledged data over a restart (appendfsync always)
 //

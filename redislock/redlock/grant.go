@@ -52,7 +52,11 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 		if yielding {
 			return protocol.Reply{}, errYielded
 		}
-		re, err := n.call(protocol.Renew, a.names[:3], n.r.proc.ChannelPrefix(), a.req.Owner, protocol.Millis(ttl), exactly)
+		args := []any{n.r.proc.ChannelPrefix(), a.req.Owner, protocol.Millis(ttl), exactly}
+		if r.opt.retention > 0 {
+			args = append(args, protocol.Millis(r.opt.retention))
+		}
+		re, err := n.call(protocol.Renew, a.names[:3], args...)
 		if err == nil {
 			a.renewed(i, token, re, ttl)
 		}

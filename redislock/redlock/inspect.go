@@ -53,7 +53,7 @@ func (r *Backend) merge(key string, infos []backend.Info) backend.Info {
 			}
 		}
 		for _, w := range i.Waiters {
-			ticket, metadata := cutTicket(w.Metadata)
+			ticket, metadata := protocol.CutNumber(w.Metadata)
 			w.Metadata = metadata
 			places[w.Owner] = place{ticket, w}
 		}
@@ -82,9 +82,6 @@ func (r *Backend) mergeHolder(hs []backend.Holder) *backend.Holder {
 	for _, o := range hs {
 		h.Token = max(h.Token, o.Token)
 	}
-	if !h.Foreign {
-		_, h.Metadata = cutTicket(h.Metadata)
-	}
 	return &h
 }
 
@@ -96,6 +93,7 @@ func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
 		re, err := n.call(quorumBreak, names, n.args(0, owner)...)
 		if err == nil {
+			n.follow(k, re.Num(3))
 			err = re.CheckType(k)
 		}
 		return re, err

@@ -28,7 +28,9 @@ func (r *Backend) handleMessage(n *node, payload string) {
 		default:
 			// The attempt has ended. If the release fails, the short provisional TTL ends the grant.
 			n.send(func() {
-				_, _ = n.call(quorumRelease, r.names(protocol.KeysOf(m.Grant.Key), m.Owner), n.args(0, m.Owner, "0", "")...)
+				k := r.proc.KeysOf(m.Grant.Key)
+				re, _ := n.call(quorumRelease, r.names(k, m.Owner), n.args(0, m.Owner, "0", "")...)
+				n.follow(k, re.Num(0))
 			})
 		}
 	case protocol.LeaseChanged:

@@ -67,7 +67,7 @@ func (n *node) args(token uint64, own ...any) []any {
 	q := n.quarantine
 	n.mu.Unlock()
 	a := append([]any{n.r.proc.ChannelPrefix()}, own...)
-	return append(a, protocol.Millis(n.r.quarantineTime()), durable, o.set, q.id, q.passed().Milliseconds(), token)
+	return append(a, protocol.Millis(n.r.quarantineTime()), durable, o.set, q.id, q.passed().Milliseconds(), o.retention.Milliseconds(), token)
 }
 
 // call runs a script within the timeouts of the client. A late answer counts too.
@@ -83,6 +83,12 @@ func (n *node) call(s *protocol.Script, keys []string, args ...any) (protocol.Re
 		err = n.voteless(r)
 	}
 	return r, err
+}
+
+// follow looks at a lock again when the provisional grant ends that a request of this process
+// made at the node. left is its length in ms, 0 if there is none.
+func (n *node) follow(k protocol.Keys, left int64) {
+	n.srv.Follow(k, left, quorumAdvance, n.r.names(k, ""), func() []any { return n.args(0, "") })
 }
 
 // voteless returns the reason why a node did not vote, if it has one.

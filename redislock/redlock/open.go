@@ -31,7 +31,7 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 			return nil, err
 		}
 	}
-	o.prefix, o.allowEviction = s.Prefix, s.AllowEviction
+	o.prefix, o.allowEviction, o.retention = s.Prefix, s.AllowEviction, s.Retention
 	clients := s.Nodes()
 	limited, cancel := context.WithTimeout(ctx, s.OpenTimeout())
 	defer cancel()

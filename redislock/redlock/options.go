@@ -15,13 +15,14 @@ type options struct {
 	nodeTimeout   time.Duration
 	restartDelay  time.Duration
 	durable       bool
+	retention     time.Duration
 	set           string
 }
 
 func defaults() options {
 	return options{
 		prefix: protocol.DefaultPrefix, openTimeout: 10 * time.Second,
-		nodeTimeout: 500 * time.Millisecond, restartDelay: 5 * time.Minute,
+		nodeTimeout: 500 * time.Millisecond, restartDelay: 5 * time.Minute, retention: backend.DefaultRetention,
 	}
 }
 
@@ -75,6 +76,15 @@ func WithRestartDelay(d time.Duration) Option {
 // node is empty. All clients that share locks must use the same setting.
 func WithDurableNodes() Option {
 	return func(o *options) error { o.durable = true; return nil }
+}
+
+// WithRetention sets how long the nodes keep the fence counter of a name after its last lease,
+// instead of a day; 0 keeps it for ever. All clients that share locks should use the same value.
+func WithRetention(d time.Duration) Option {
+	return func(o *options) error {
+		o.retention = d
+		return backend.CheckRetention(d)
+	}
 }
 
 // WithNodeSet names the set of nodes, instead of the sorted addresses of the clients. A node

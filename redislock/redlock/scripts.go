@@ -31,9 +31,10 @@ var (
 	quorumFound   = protocol.NewScript(luaQuorum, luaQuorumFound)
 	quorumAbandon = protocol.NewScript(luaQuorum, protocol.LuaAbandon)
 	quorumBreak   = protocol.NewScript(luaQuorum, protocol.LuaBreak)
+	quorumAdvance = protocol.NewScript(luaQuorum, protocol.LuaAdvance)
 
 	quorumScripts = []*protocol.Script{
-		quorumAcquire, quorumYield, quorumRelease, quorumFence, quorumFound, quorumAbandon, quorumBreak,
+		quorumAcquire, quorumYield, quorumRelease, quorumFence, quorumFound, quorumAbandon, quorumBreak, quorumAdvance,
 		protocol.Renew, protocol.Inspect,
 	}
 )

@@ -2,11 +2,13 @@ package measure
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html/template"
 	"image/color"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -187,4 +189,47 @@ func svg(p *plot.Plot) (template.HTML, error) {
 	}
 	out = size.ReplaceAllString(out, `<svg role="img" aria-label=`+strconv.Quote(template.HTMLEscapeString(p.Title.Text)))
 	return template.HTML(out), nil //nolint:gosec // the drawing library escapes its text
+}
+
+// chart draws a figure over N, with a line for each target.
+func (g *Growth) chart(figure string) (template.HTML, error) {
+	p := newPlot(fmt.Sprintf("%s: %s", g.Kind, figure))
+	p.X.Label.Text, p.Y.Label.Text = g.Unit, figure
+	p.Add(plotter.NewGrid())
+	points := map[string]plotter.XYs{}
+	var targets []string
+	most, ticks := 0.0, plot.ConstantTicks{}
+	for _, row := range g.Rows {
+		v, ok := row.Values[figure]
+		if !ok {
+			continue
+		}
+		if points[row.Target] == nil {
+			targets = append(targets, row.Target)
+		}
+		// One more than N, since a logarithmic axis has no zero.
+		x := float64(row.N + 1)
+		points[row.Target] = append(points[row.Target], plotter.XY{X: x, Y: v})
+		most = max(most, v)
+		if !slices.ContainsFunc(ticks, func(t plot.Tick) bool { return t.Value == x }) {
+			ticks = append(ticks, plot.Tick{Value: x, Label: strconv.Itoa(row.N)})
+		}
+	}
+	if len(targets) == 0 {
+		return "", nil
+	}
+	for i, name := range targets {
+		line, dots, err := plotter.NewLinePoints(points[name])
+		if err != nil {
+			return "", err
+		}
+		line.Color, line.Width, dots.Color = colour(i), vg.Points(1.5), colour(i)
+		p.Add(line, dots)
+		p.Legend.Add(name, line)
+	}
+	slices.SortFunc(ticks, func(a, b plot.Tick) int { return cmp.Compare(a.Value, b.Value) })
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
+	p.X.Min, p.X.Max = ticks[0].Value/1.5, ticks[len(ticks)-1].Value*1.5
+	p.Y.Min, p.Y.Max = 0, max(most, 1e-9)*1.4 // the legend is above the lines
+	return svg(p)
 }

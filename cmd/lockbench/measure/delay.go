@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
+	"github.com/interlock-go/lock/conformance/conformancelink"
 )
 
 // ports are the default ports of the services.
@@ -26,14 +24,30 @@ func Delayed(url string, delay time.Duration) (delayed string, closeAll func(), 
 	if delay < time.Millisecond || delay%time.Millisecond != 0 {
 		return "", nil, fmt.Errorf("delay %v: want whole milliseconds, 1ms or more", delay)
 	}
+	delayed, links, closeAll, err := linked(url)
+	if err != nil {
+		return "", nil, fmt.Errorf("delay: %w", err)
+	}
+	each(links, func(l *conformancelink.Link) { l.Delay(delay) })
+	return delayed, closeAll, nil
+}
+
+func each(links []*conformancelink.Link, f func(*conformancelink.Link)) {
+	for _, l := range links {
+		f(l)
+	}
+}
+
+// linked starts a link for each host of url, and returns url with the links as hosts.
+func linked(url string) (through string, links []*conformancelink.Link, closeAll func(), err error) {
 	scheme, _, _ := strings.Cut(url, ":")
 	port, ok := ports[scheme]
 	if !ok {
-		return "", nil, fmt.Errorf("delay with scheme %q: want one of redis, redlock, etcd, zk, mysql, postgres, without TLS", scheme)
+		return "", nil, nil, fmt.Errorf("proxy with scheme %q: want one of redis, redlock, etcd, zk, mysql, postgres, without TLS", scheme)
 	}
 	start := strings.Index(url, "://")
 	if start < 0 {
-		return "", nil, fmt.Errorf("delay with scheme %q: want %s://host", scheme, scheme)
+		return "", nil, nil, fmt.Errorf("proxy with scheme %q: want %s://host", scheme, scheme)
 	}
 	start += len("://")
 	end := len(url)
@@ -43,41 +57,23 @@ func Delayed(url string, delay time.Duration) (delayed string, closeAll func(), 
 	if i := strings.LastIndexByte(url[start:end], '@'); i >= 0 {
 		start += i + 1
 	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
-	var proxies []*toxiproxy.Proxy
-	closeAll = func() {
-		for _, p := range proxies {
-			p.Stop()
-		}
-	}
+	closeAll = func() { each(links, (*conformancelink.Link).Close) }
 	var hosts, direct []string
-	for _, h := range strings.Split(url[start:end], ",") {
+	for h := range strings.SplitSeq(url[start:end], ",") {
 		if _, _, err := net.SplitHostPort(h); err != nil {
 			h = net.JoinHostPort(strings.Trim(h, "[]"), port)
 		}
-		p := toxiproxy.NewProxy(server, h, "127.0.0.1:0", h)
-		if err := p.Start(); err != nil {
+		l, err := conformancelink.New(h)
+		if err != nil {
 			closeAll()
-			return "", nil, fmt.Errorf("delay: proxy for %s: %w", h, err)
+			return "", nil, nil, fmt.Errorf("proxy for %s: %w", h, err)
 		}
-		proxies = append(proxies, p)
-		for _, stream := range []string{"upstream", "downstream"} {
-			toxic := fmt.Sprintf(`{"name":%q,"type":"latency","stream":%q,"attributes":{"latency":%d}}`, stream, stream, delay.Milliseconds())
-			if _, err := p.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
-				closeAll()
-				return "", nil, fmt.Errorf("delay: proxy for %s: %w", h, err)
-			}
-		}
-		hosts, direct = append(hosts, p.Listen), append(direct, h)
+		links, hosts, direct = append(links, l), append(hosts, l.Addr()), append(direct, h)
 	}
-	delayed = url[:start] + strings.Join(hosts, ",") + url[end:]
-	if scheme == "redlock" && !strings.Contains(url[end:], "set=") { // the nodes know their set by the addresses
-		separator := "?"
-		if strings.Contains(url[end:], "?") {
-			separator = "&"
-		}
+	through = url[:start] + strings.Join(hosts, ",") + url[end:]
+	if scheme == "redlock" { // the nodes know their set by the addresses
 		slices.Sort(direct)
-		delayed += separator + "set=" + neturl.QueryEscape(strings.Join(direct, ","))
+		through = withParameter(through, "set", neturl.QueryEscape(strings.Join(direct, ",")))
 	}
-	return delayed, closeAll, nil
+	return through, links, closeAll, nil
 }

@@ -16,6 +16,11 @@
 //     throughput, no choice of hold and pause can shorten it.
 //   - Idle: workers wait for a lock that is held throughout; their cost for the server.
 //
+// Scenarios of growth measure a cost over a number N, once for each N, to show that it does
+// not depend on N: [Waiters], [IdleProcesses], [Dead], [Names] and [Outage]. The cycles of
+// Waiters begin when all workers are in the queue. Unlike those of the scenarios above,
+// their figures are compared with each other: those of the least N are the unit.
+//
 // # Percentiles
 //
 // A contended scenario is a closed loop: a worker that waits sends no other request. Its

@@ -19,6 +19,12 @@ type section struct {
 	Charts   []template.HTML
 }
 
+// growthSection is a kind of growth in the HTML report.
+type growthSection struct {
+	*Growth
+	Charts []template.HTML
+}
+
 // HTML writes the report as one page without scripts and references.
 func (r *Report) HTML(w io.Writer, changes []Change) error {
 	all := r.Summaries()
@@ -26,6 +32,7 @@ func (r *Report) HTML(w io.Writer, changes []Change) error {
 		*Report
 		Duration time.Duration
 		Sections []section
+		Growth   []growthSection
 		Bad      []string
 		Changes  []Change
 	}{Report: r, Bad: r.Violations(), Changes: changes}
@@ -33,7 +40,17 @@ func (r *Report) HTML(w io.Writer, changes []Change) error {
 		data.Duration += m.Took
 	}
 	data.Duration = data.Duration.Round(time.Second)
+	for _, g := range r.Growth() {
+		charts, err := g.Charts()
+		if err != nil {
+			return err
+		}
+		data.Growth = append(data.Growth, growthSection{g, charts})
+	}
 	for _, s := range r.Scenarios {
+		if s.growth() {
+			continue
+		}
 		sec := section{Scenario: s}
 		for _, sum := range all {
 			if sum.Scenario == s {

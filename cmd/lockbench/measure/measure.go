@@ -42,6 +42,8 @@ type Measurement struct {
 	Cycle   *Times `json:"cycle"`    // Lock and Unlock, without the hold
 	Wait    *Times `json:"wait"`     // Lock, in a closed loop
 	HandOff *Times `json:"hand_off"` // from the call of Unlock to the return of Lock of another worker
+
+	Figures []Figure `json:"figures,omitempty"` // of a scenario of growth
 }
 
 // meter is the state that the workers of one measurement share.
@@ -74,6 +76,12 @@ func Measure(ctx context.Context, t Target, s Scenario, round int) (*Measurement
 		Target: t.Name, Scenario: s.Name(), Round: round, Acquired: make([]int64, s.Workers),
 		Raw: newTimes(), Cycle: newTimes(), Wait: newTimes(), HandOff: newTimes(),
 	}
+	if run := probes[s.Kind]; run != nil {
+		if err := run(ctx, m, t, s); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", t.Name, s.Name(), err)
+		}
+		return m, nil
+	}
 	clients := make([]Client, 0, s.Clients)
 	closeAll := sync.OnceFunc(func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
@@ -83,6 +91,13 @@ func Measure(ctx context.Context, t Target, s Scenario, round int) (*Measurement
 		}
 	})
 	defer closeAll()
+	if s.Kind == IdleProcesses {
+		closeIdle, err := openIdle(ctx, t, s)
+		defer closeIdle()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", t.Name, s.Name(), err)
+		}
+	}
 	for range s.Clients {
 		c, err := t.Open(ctx)
 		if err != nil {
@@ -106,6 +121,9 @@ func Measure(ctx context.Context, t Target, s Scenario, round int) (*Measurement
 		return nil, fmt.Errorf("%s: %s: %w", t.Name, s.Name(), err)
 	}
 	m.Errors = r.errors.Load()
+	if s.growth() {
+		m.figure(failures, float64(m.Errors))
+	}
 	return m, nil
 }
 
@@ -129,7 +147,7 @@ func (r *meter) run(ctx context.Context, t Target, clients []Client, closeAll fu
 	defer cancel()
 	name := "bench-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-"
 	var held Lease
-	if r.scen.Kind == Idle {
+	if r.scen.Kind == Idle || r.scen.growth() {
 		var err error
 		if held, err = clients[0].Lock(ctx, name+"0"); err != nil {
 			return err
@@ -140,7 +158,14 @@ func (r *meter) run(ctx context.Context, t Target, clients []Client, closeAll fu
 		l := w % len(r.locks)
 		wg.Go(func() { r.work(ctx, w, clients[w%len(clients)], &r.locks[l], name+strconv.Itoa(l)) })
 	}
-	err := r.window(ctx, t)
+	var err error
+	if r.scen.growth() {
+		err = r.fillQueue(ctx, clients[0], held, name+"0")
+		held = nil
+	}
+	if err == nil {
+		err = r.window(ctx, t)
+	}
 	r.stop.Store(true)
 	if held != nil {
 		cancel() // ends the waits
@@ -163,8 +188,15 @@ func (r *meter) run(ctx context.Context, t Target, clients []Client, closeAll fu
 // drain waits until each waiting worker has had a turn. If no worker proceeds, drain
 // cancels the waits.
 func (r *meter) drain(ctx context.Context, ended <-chan struct{}, cancel func()) {
+	var enough <-chan time.Time
+	if r.scen.growth() { // a long queue is not served to its end
+		enough = time.After(drainLimit)
+	}
 	for turns := r.turns.Load(); ; {
 		select {
+		case <-enough:
+			cancel()
+			return
 		case <-ended:
 			return
 		case <-ctx.Done():
@@ -186,7 +218,7 @@ func (r *meter) drain(ctx context.Context, ended <-chan struct{}, cancel func())
 // or warmUpLimit has passed.
 func (r *meter) warmUp(ctx context.Context) error {
 	turns := int64(2 * r.scen.Workers)
-	if r.scen.Kind == Idle {
+	if r.scen.Kind == Idle || r.scen.growth() {
 		turns = 0
 	}
 	err := pause(ctx, max(r.scen.For/5, 200*time.Millisecond))
@@ -201,15 +233,9 @@ func (r *meter) window(ctx context.Context, t Target) error {
 	if err := r.warmUp(ctx); err != nil {
 		return err
 	}
-	count := func() (int64, error) {
-		if t.Operations == nil {
-			return 0, nil
-		}
-		return t.Operations(ctx)
-	}
-	before, err := count()
+	before, err := t.count(ctx)
 	if err != nil {
-		return fmt.Errorf("operations of the server: %w", err)
+		return err
 	}
 	start := time.Now()
 	r.on.Store(true)
@@ -219,15 +245,45 @@ func (r *meter) window(ctx context.Context, t Target) error {
 	if err != nil {
 		return err
 	}
-	after, err := count()
+	after, err := t.count(ctx)
 	if err != nil {
-		return fmt.Errorf("operations of the server: %w", err)
+		return err
 	}
-	if t.Operations != nil {
-		n := after - before
-		r.m.Operations = &n
+	r.m.Operations = difference(before.operations, after.operations)
+	if r.scen.growth() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.m.addCycles(difference(before.written, after.written))
 	}
 	return nil
+}
+
+// counts are counters of the server, each nil if it is unknown.
+type counts struct{ operations, written *int64 }
+
+func (t Target) count(ctx context.Context) (c counts, err error) {
+	for _, one := range []struct {
+		read func(context.Context) (int64, error)
+		to   **int64
+	}{{t.Operations, &c.operations}, {t.Written, &c.written}} {
+		if one.read == nil {
+			continue
+		}
+		n, err := one.read(ctx)
+		if err != nil {
+			return c, fmt.Errorf("counters of the server: %w", err)
+		}
+		*one.to = &n
+	}
+	return c, nil
+}
+
+func difference(before, after *int64) *int64 {
+	if before == nil || after == nil {
+		return nil
+	}
+	n := *after - *before
+	return &n
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -245,10 +301,13 @@ func pause(ctx context.Context, d time.Duration) error {
 func (r *meter) work(ctx context.Context, w int, c Client, l *lockState, name string) {
 	for !r.stop.Load() && ctx.Err() == nil {
 		called := time.Now()
-		lease, err := c.Lock(ctx, name)
+		lease, ended, err := r.lock(ctx, c, name)
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 				return
+			}
+			if ended {
+				continue
 			}
 			r.failed(err)
 			_ = pause(ctx, 10*time.Millisecond)
@@ -278,6 +337,19 @@ func (r *meter) work(ctx context.Context, w int, c Client, l *lockState, name st
 			_ = pause(ctx, r.scen.Think)
 		}
 	}
+}
+
+// lock calls Lock. In a scenario of growth it waits for waitLimit at most; ended reports
+// whether that has passed.
+func (r *meter) lock(ctx context.Context, c Client, name string) (l Lease, ended bool, err error) {
+	if !r.scen.growth() {
+		l, err = c.Lock(ctx, name)
+		return l, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	l, err = c.Lock(ctx, name)
+	return l, ctx.Err() != nil, err
 }
 
 func (r *meter) failed(err error) {

@@ -53,7 +53,8 @@ type Plan struct {
 	Progress func(done, all int, name string)
 }
 
-// Run measures each scenario against all targets in turn, round by round.
+// Run measures each scenario against all targets in turn, round by round. After an error
+// it returns the report of what was measured before.
 func Run(ctx context.Context, p Plan) (*Report, error) {
 	r := &Report{
 		Format: format, Started: time.Now().UTC().Truncate(time.Second), Version: version(), Machine: machine(),
@@ -63,31 +64,35 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		r.Targets = append(r.Targets, TargetInfo{Name: t.Name, Version: t.Version})
 	}
 	all := 0
-	for _, s := range p.Scenarios {
-		for _, t := range p.Targets {
-			if !t.Alone || s.Workers == 1 {
-				all += p.Rounds
-			}
+	_ = p.each(func(int, Scenario, Target) error { all++; return nil })
+	return r, p.each(func(round int, s Scenario, t Target) error {
+		if p.Progress != nil {
+			p.Progress(len(r.Runs), all, fmt.Sprintf("%s, %s", t.Name, s.Name()))
 		}
-	}
+		m, err := Measure(ctx, t, s, round)
+		if err == nil {
+			r.Runs = append(r.Runs, m)
+		}
+		return err
+	})
+}
+
+// each calls f for each measurement, in order, until it fails. Scenarios of growth are
+// measured once.
+func (p Plan) each(f func(round int, s Scenario, t Target) error) error {
 	for round := range p.Rounds {
 		for _, s := range p.Scenarios {
 			for _, t := range p.Targets {
-				if t.Alone && s.Workers > 1 {
+				if !s.of(t) || s.growth() && round > 0 {
 					continue
 				}
-				if p.Progress != nil {
-					p.Progress(len(r.Runs), all, fmt.Sprintf("%s, %s", t.Name, s.Name()))
+				if err := f(round, s, t); err != nil {
+					return err
 				}
-				m, err := Measure(ctx, t, s, round)
-				if err != nil {
-					return r, err
-				}
-				r.Runs = append(r.Runs, m)
 			}
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // Read reads a report that was written as JSON.

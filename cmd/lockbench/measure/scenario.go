@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,7 +19,7 @@ const (
 	Idle        Kind = "idle"        // many workers wait for a lock that is held throughout
 )
 
-// Kinds are all kinds.
+// Kinds are all kinds but those of growth, see Growths.
 var Kinds = []Kind{Uncontended, Contended, Hot, Many, Idle}
 
 // Scenario describes a measurement of each target.
@@ -29,10 +30,18 @@ type Scenario struct {
 	Hold    time.Duration `json:"hold_ns"`
 	Think   time.Duration `json:"think_ns"` // pause of a worker after its Unlock
 	For     time.Duration `json:"for_ns"`   // length of each measurement
+
+	// The fields below are those of a scenario of growth.
+	N      int           `json:"n,omitempty"`         // the number that a cost is measured over
+	TTL    time.Duration `json:"ttl_ns,omitempty"`    // of the leases, or the retention of names
+	Settle time.Duration `json:"settle_ns,omitempty"` // pause before the measurement
 }
 
 // Name returns the name of the scenario, which is unique in a run.
 func (s Scenario) Name() string {
+	if s.growth() {
+		return fmt.Sprintf("%s %d", s.Kind, s.N)
+	}
 	if s.Workers == 1 {
 		return string(s.Kind)
 	}
@@ -42,6 +51,9 @@ func (s Scenario) Name() string {
 // About describes the scenario.
 func (s Scenario) About() string {
 	var workers string
+	if s.growth() {
+		return growths[s.Kind].about + s.durations()
+	}
 	switch s.Kind {
 	case Uncontended:
 		return "one worker acquires and releases one lock"
@@ -55,6 +67,20 @@ func (s Scenario) About() string {
 	return fmt.Sprintf("%s, hold %v, pause %v", workers, s.Hold, s.Think)
 }
 
+// durations returns the TTL and the pause of a scenario of growth.
+func (s Scenario) durations() (text string) {
+	switch {
+	case s.Kind == Names:
+		text = fmt.Sprintf(", retention %v", s.TTL)
+	case s.TTL > 0:
+		text = fmt.Sprintf(", TTL %v", s.TTL)
+	}
+	if s.Settle > 0 {
+		text += fmt.Sprintf(", measured after a pause of %v", s.Settle)
+	}
+	return text
+}
+
 // New returns a scenario, with up to four clients as its kind requires.
 func New(kind Kind, workers int, hold, think, d time.Duration) (Scenario, error) {
 	s := Scenario{Kind: kind, Workers: workers, Clients: min(workers, 4), Hold: hold, Think: think, For: d}
@@ -66,7 +92,7 @@ func New(kind Kind, workers int, hold, think, d time.Duration) (Scenario, error)
 	case Contended, Many, Idle:
 	default:
 		var names []string
-		for _, k := range Kinds {
+		for _, k := range slices.Concat(Kinds, Growths) {
 			names = append(names, string(k))
 		}
 		return s, fmt.Errorf("unknown scenario %q: want one of %s", kind, strings.Join(names, ", "))

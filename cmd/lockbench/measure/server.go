@@ -3,36 +3,49 @@ package measure
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
 )
 
-// Watch sets the version of the service and counts the operations of the server, if the
-// service of url has a counter that the user of url may read. The count includes the
-// operations of other clients.
+// Watch sets the version of the service and the functions that read its counters, as far
+// as the service of url has counters that the user of url may read. The counts include
+// those of other clients.
 func (t *Target) Watch(ctx context.Context, url string) error {
 	u, err := backend.ParseURL(url)
 	if err != nil {
 		return err
+	}
+	if u.Scheme == "file" {
+		t.Stored = func(context.Context) (int64, error) { return countFiles(u.Path) }
 	}
 	watch, ok := watchers[u.Scheme]
 	if !ok || len(u.Hosts) == 0 {
 		return nil
 	}
 	return watch(ctx, t, u)
+}
+
+func countFiles(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile, or not yet there
+		}
+		n++
+		return err
+	})
+	return n, err
 }
 
 var watchers = map[string]func(context.Context, *Target, *backend.URL) error{
@@ -56,10 +69,15 @@ func userOf(u *backend.URL) (user, password string) {
 	return user, password
 }
 
+func database(u *backend.URL) int {
+	n, _ := strconv.Atoi(strings.Trim(u.Path, "/")) // the driver reports what is no number
+	return n
+}
+
 // watchRedis counts scripts, which execute all operations, and WAIT.
 func watchRedis(ctx context.Context, t *Target, u *backend.URL) error {
 	user, password := userOf(u)
-	c := redis.NewClient(&redis.Options{Addr: hostPort(u), Username: user, Password: password, MaxRetries: -1, PoolSize: 1})
+	c := redis.NewClient(&redis.Options{Addr: hostPort(u), Username: user, Password: password, MaxRetries: -1, PoolSize: 1, DB: database(u)})
 	info, err := c.Info(ctx, "server").Result()
 	if err != nil {
 		_ = c.Close()
@@ -92,6 +110,7 @@ func watchRedis(ctx context.Context, t *Target, u *backend.URL) error {
 		}
 		return n, nil
 	}
+	t.Stored = func(ctx context.Context) (int64, error) { return c.DBSize(ctx).Result() }
 	t.closes(func() { _ = c.Close() })
 	return nil
 }
@@ -106,7 +125,7 @@ func (t *Target) closes(f func()) {
 	}
 }
 
-// watchEtcd counts the RPCs of one node by its metrics.
+// watchEtcd counts the RPCs, the bytes written and the keys of one node by its metrics.
 func watchEtcd(ctx context.Context, t *Target, u *backend.URL) error {
 	metrics := "http://" + hostPort(u) + "/metrics"
 	read := func(ctx context.Context, each func(name, labels string, value float64)) error {
@@ -126,9 +145,13 @@ func watchEtcd(ctx context.Context, t *Target, u *backend.URL) error {
 		}
 		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() {
-			head, tail, ok := strings.Cut(lines.Text(), "} ")
-			name, labels, labelled := strings.Cut(head, "{")
-			if v, err := strconv.ParseFloat(tail, 64); ok && labelled && err == nil {
+			text := lines.Text()
+			at := strings.LastIndexByte(text, ' ')
+			if at < 0 {
+				continue
+			}
+			name, labels, _ := strings.Cut(strings.TrimSuffix(text[:at], "}"), "{")
+			if v, err := strconv.ParseFloat(text[at+1:], 64); err == nil {
 				each(name, labels, v)
 			}
 		}
@@ -142,19 +165,25 @@ func watchEtcd(ctx context.Context, t *Target, u *backend.URL) error {
 	if err != nil {
 		return err
 	}
-	t.Operations = func(ctx context.Context) (int64, error) {
-		var n int64
-		err := read(ctx, func(name, labels string, v float64) {
-			if name == "grpc_server_msg_received_total" && !strings.Contains(labels, "Maintenance") {
-				n += int64(v)
-			}
-		})
-		return n, err
+	sum := func(metric string) func(context.Context) (int64, error) {
+		return func(ctx context.Context) (int64, error) {
+			var n int64
+			err := read(ctx, func(name, labels string, v float64) {
+				if name == metric && !strings.Contains(labels, "Maintenance") {
+					n += int64(v)
+				}
+			})
+			return n, err
+		}
 	}
+	t.Operations = sum("grpc_server_msg_received_total")
+	t.Written = sum("etcd_disk_wal_write_bytes_total")
+	t.Stored = sum("etcd_debugging_mvcc_keys_total")
 	return nil
 }
 
-// watchZooKeeper counts the packets that one server received, by its command srvr.
+// watchZooKeeper counts the packets that one server received and its nodes, by its command
+// srvr.
 func watchZooKeeper(ctx context.Context, t *Target, u *backend.URL) error {
 	request := func(ctx context.Context) (string, error) {
 		d := net.Dialer{Timeout: 5 * time.Second}
@@ -179,76 +208,15 @@ func watchZooKeeper(ctx context.Context, t *Target, u *backend.URL) error {
 		return errors.New("the server does not execute srvr (4lw.commands.whitelist)")
 	}
 	t.Version = "ZooKeeper " + v
-	t.Operations = func(ctx context.Context) (int64, error) {
-		reply, err := request(ctx)
-		if err != nil {
-			return 0, err
+	line := func(key string) func(context.Context) (int64, error) {
+		return func(ctx context.Context) (int64, error) {
+			reply, err := request(ctx)
+			if err != nil {
+				return 0, err
+			}
+			return strconv.ParseInt(firstLine(reply, key), 10, 64)
 		}
-		return strconv.ParseInt(firstLine(reply, "Received"), 10, 64)
 	}
-	return nil
-}
-
-// watchMySQL counts statements, by the status variable Questions.
-func watchMySQL(ctx context.Context, t *Target, u *backend.URL) error {
-	c := mysql.NewConfig()
-	c.Net, c.Addr, c.DBName = "tcp", hostPort(u), strings.TrimPrefix(u.Path, "/")
-	c.User, c.Passwd = userOf(u)
-	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		return err
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(1)
-	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&t.Version); err != nil {
-		_ = db.Close()
-		return err
-	}
-	if !strings.Contains(t.Version, "MariaDB") {
-		t.Version = "MySQL " + t.Version
-	}
-	t.Operations = func(ctx context.Context) (int64, error) {
-		var name string
-		var n int64
-		err := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
-		return n, err
-	}
-	t.closes(func() { _ = db.Close() })
-	return nil
-}
-
-// watchPostgres counts the transactions of the server that write, by their ids. Each statement of the driver that
-// changes a row is one. The statistics of the server also count those that only read, but up to ten seconds late.
-func watchPostgres(ctx context.Context, t *Target, u *backend.URL) error {
-	c, err := pgx.ParseConfig("")
-	if err != nil {
-		return err
-	}
-	host, port, err := net.SplitHostPort(hostPort(u))
-	if err != nil {
-		return err
-	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return err
-	}
-	c.Host, c.Port, c.Database, c.TLSConfig, c.Fallbacks = host, uint16(number), strings.TrimPrefix(u.Path, "/"), nil, nil
-	c.User, c.Password = userOf(u)
-	conn, err := pgx.ConnectConfig(ctx, c)
-	if err != nil {
-		return err
-	}
-	var v string
-	if err := conn.QueryRow(ctx, "SHOW server_version").Scan(&v); err != nil {
-		_ = conn.Close(ctx)
-		return err
-	}
-	t.Version = "PostgreSQL " + v
-	t.Operations = func(ctx context.Context) (int64, error) {
-		var n int64
-		err := conn.QueryRow(ctx, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&n)
-		return n, err
-	}
-	t.closes(func() { _ = conn.Close(context.Background()) })
+	t.Operations, t.Stored = line("Received"), line("Node count")
 	return nil
 }

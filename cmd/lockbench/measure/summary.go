@@ -46,10 +46,14 @@ func (s Scenario) times(m *Measurement) *Times {
 	return m.Cycle
 }
 
-// Summaries returns the summaries by scenario and target, in the order of the report.
+// Summaries returns the summaries by scenario and target, in the order of the report,
+// without the scenarios of growth.
 func (r *Report) Summaries() []Summary {
 	var out []Summary
 	for _, s := range r.Scenarios {
+		if s.growth() {
+			continue
+		}
 		for _, t := range r.Targets {
 			if runs := r.runsOf(t.Name, s.Name()); len(runs) > 0 {
 				out = append(out, summarize(t.Name, s, runs))

@@ -8,10 +8,13 @@ import (
 	"time"
 )
 
-// Table writes the report as text, a table per scenario.
+// Table writes the report as text, a table per scenario or kind of growth.
 func (r *Report) Table(w io.Writer) {
 	all := r.Summaries()
 	for _, s := range r.Scenarios {
+		if s.growth() {
+			continue
+		}
 		fmt.Fprintf(w, "%s: %s\n", s.Name(), s.About())
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		head, row := columns(s)
@@ -23,6 +26,9 @@ func (r *Report) Table(w io.Writer) {
 		}
 		_ = t.Flush() // as for other writes, there is no place to report an error
 		fmt.Fprintln(w)
+	}
+	for _, g := range r.Growth() {
+		g.table(w)
 	}
 }
 

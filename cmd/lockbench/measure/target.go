@@ -14,9 +14,15 @@ type Target struct {
 	Version string // of the service, "" if unknown
 	// Open connects another client, as independent as another process.
 	Open func(ctx context.Context) (Client, error)
+	// URL is what other processes open, "" for a lock of another library. Scenarios that
+	// need other processes or a network fault measure targets with a URL only.
+	URL string
 	// Operations returns how many operations the server has executed for its clients,
 	// without those of counting. It is nil if that is unknown.
 	Operations func(ctx context.Context) (int64, error)
+	// Written returns how many bytes the server has written to its log, Stored how many
+	// rows, keys, nodes or files it keeps. Either is nil if that is unknown.
+	Written, Stored func(ctx context.Context) (int64, error)
 	// Alone targets exclude no other worker, so they are measured with one worker only.
 	// A lock is compared with them.
 	Alone bool
@@ -41,8 +47,8 @@ type Lease interface {
 
 // Interlock returns a target of this library.
 func Interlock(name, url string, opts ...lock.Option) Target {
-	return Target{Name: name, Open: func(ctx context.Context) (Client, error) {
-		c, err := lock.Open(ctx, url, opts...)
+	return Target{Name: name, URL: url, Open: func(ctx context.Context) (Client, error) {
+		c, err := lock.Open(ctx, url, append([]lock.Option{lock.WithLogger(nil)}, opts...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -65,6 +71,12 @@ func (c *client) Lock(ctx context.Context, name string) (Lease, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// Waiting returns the number of waiters of a lock.
+func (c *client) Waiting(ctx context.Context, name string) (int, error) {
+	info, err := c.Inspect(ctx, name)
+	return len(info.Waiters), err
 }
 
 // Ping does nothing if there is no service.

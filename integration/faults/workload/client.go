@@ -76,7 +76,7 @@ func eventsOf(ctx context.Context) *events {
 
 // Options are options that the lock.Client given to New needs.
 func Options(ttl time.Duration) []lock.Option {
-	return []lock.Option{lock.WithTTL(ttl), lock.WithObserver(&lock.Observer{
+	return []lock.Option{lock.WithTTL(ttl), lock.WithLogger(nil), lock.WithObserver(&lock.Observer{
 		Waiting: func(ctx context.Context, _ lock.Event) { eventsOf(ctx).waited.CompareAndSwap(0, now()) },
 		Lost: func(ctx context.Context, _ lock.Event) {
 			if e, at := eventsOf(ctx), now(); e.lost.CompareAndSwap(0, at) {

@@ -48,7 +48,8 @@ func Harness(t *testing.T, s *provision.Server, admin *sql.DB) conformance.Harne
 		ServerCommands:    func(ctx context.Context) (int64, error) { return Statements(ctx, admin) },
 		Budget: conformance.Budget{
 			WakesPerRelease:    1,
-			HandOffCommands:    6, // two to request, two to release, two to wake
+			HandOffCommands:    17, // two to ask, six to enter the queue, seven to release, two to wake
+			DeadProcess:        backend.MaxProvisionalTTL,
 			IdleHolderCommands: 4,
 			IdleWaiterCommands: 3.5, // two when the lease of the predecessor would end
 		},
@@ -82,7 +83,7 @@ func (w *wakeCounter) count(ctx context.Context, admin *sql.DB) (n int64, err er
 	w.once.Do(func() {
 		for _, q := range []string{
 			"CREATE TABLE wakes (n BIGINT NOT NULL)", "INSERT INTO wakes VALUES (0)",
-			"CREATE TRIGGER count_wakes AFTER UPDATE ON interlock FOR EACH ROW UPDATE wakes SET n=n+1 WHERE NEW.owner<>OLD.owner AND NEW.owner=SUBSTRING(OLD.queue,2,32)",
+			"CREATE TRIGGER count_wakes AFTER UPDATE ON interlock FOR EACH ROW UPDATE wakes SET n=n+1 WHERE NEW.place=0 AND NEW.owner<>OLD.owner AND NEW.unclaimed>0",
 		} {
 			if err == nil {
 				_, err = admin.ExecContext(ctx, q)
@@ -95,21 +96,23 @@ func (w *wakeCounter) count(ctx context.Context, admin *sql.DB) (n int64, err er
 	return n, err
 }
 
-// leftovers returns the holder and the queue of a key. The row stays, since the token is in
-// it, and so do the tombstones for a while.
+// leftovers returns the holder and the waiters of a key. The row of the lock stays, since the
+// token is in it, and so do the tombstones for a while.
 func leftovers(ctx context.Context, admin *sql.DB, key string) ([]string, error) {
-	var owner, queue string
-	err := admin.QueryRowContext(ctx, "SELECT owner, queue FROM interlock WHERE name=?", []byte(key)).Scan(&owner, &queue)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+	rows, err := admin.QueryContext(ctx, "SELECT IF(place=0,'holder','waiter'), owner FROM interlock WHERE name=? AND place>=0 AND owner<>''", []byte(key))
+	if err != nil {
+		return nil, err
 	}
+	defer rows.Close()
 	var left []string
-	for what, v := range map[string]string{"owner": owner, "queue": queue} {
-		if v != "" {
-			left = append(left, what+" "+v)
+	for rows.Next() {
+		var what, owner string
+		if err := rows.Scan(&what, &owner); err != nil {
+			return nil, err
 		}
+		left = append(left, what+" "+owner)
 	}
-	return left, err
+	return left, rows.Err()
 }
 
 // guardedWrite writes only with a token that is not lower than the highest seen.

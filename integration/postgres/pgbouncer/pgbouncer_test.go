@@ -88,6 +88,27 @@ func TestRecognized(t *testing.T) {
 	}
 }
 
+// TestListenAlways: behind a pooler in transaction mode a process can listen always at the
+// server itself only.
+func TestListenAlways(t *testing.T) {
+	s := provision.NewPostgres(t, provision.Postgres15)
+	front := provision.NewPgBouncer(t, s)
+	if b, err := suite.Open(t.Context(), pgtest.With(front, nil, "listen_always", "true")); err == nil {
+		_ = b.Close(t.Context())
+		t.Error("without the address of the server: want an error, got nil")
+	} else if !strings.Contains(err.Error(), "set listen to the address") {
+		t.Errorf("want an error that names the parameter listen, got %v", err)
+	}
+	b, err := suite.Open(t.Context(), pgtest.With(front, nil, "listen_always", "true", "listen", s.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(t.Context())
+	if !b.Capabilities().PushesLoss {
+		t.Error("at the server itself: want PushesLoss")
+	}
+}
+
 // TestPoolerComesBetween: notifications arrive at opening but not later. Waiters poll
 // from then on.
 func TestPoolerComesBetween(t *testing.T) {

@@ -86,14 +86,16 @@ func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, para
 		RestartKeepsLocks: true,
 		ServerCommands:    func(ctx context.Context) (int64, error) { return Commands(ctx, admin) },
 		Budget: conformance.Budget{
-			WakesPerRelease: 1, HandOffCommands: 2, IdleHolderCommands: 4,
+			WakesPerRelease: 1, IdleHolderCommands: 4,
+			DeadProcess:        backend.MaxProvisionalTTL,
+			HandOffCommands:    3,   // in two round trips: a release locks the row and then hands over
 			IdleWaiterCommands: 1.5, // of the first waiter; the others poll less often
 		},
 		Wakes: func(ctx context.Context) (int64, error) { return wakes.count(ctx, admin) },
 		Leftovers: func(ctx context.Context, name string) (left []string, err error) {
 			var found string
-			err = admin.QueryRow(ctx, `SELECT concat('owner ', owner, ' queue ', queue) FROM interlock
-				WHERE name = $1 AND (owner IS NOT NULL AND expires > now() OR queue <> '{}')`, pglock.Key(pglock.DefaultPrefix, name)).Scan(&found)
+			err = admin.QueryRow(ctx, `SELECT concat('owner ', owner, ' waiter ', waiter) FROM interlock
+				WHERE name = $1 AND (place > 0 OR place = 0 AND owner IS NOT NULL AND expires > now()) LIMIT 1`, pglock.Key(pglock.DefaultPrefix, name)).Scan(&found)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil, nil
 			}
@@ -127,7 +129,7 @@ func (g *grantCounter) count(ctx context.Context, admin *pgxpool.Pool) (n int64,
 		_, err = admin.Exec(ctx, `CREATE SEQUENCE wakes;
 			CREATE FUNCTION count_wake() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('wakes'); RETURN NULL; END $$;
 			CREATE TRIGGER wakes AFTER UPDATE ON interlock FOR EACH ROW
-				WHEN (new.owner IS DISTINCT FROM old.owner AND new.owner = left(old.queue[1], 32)) EXECUTE FUNCTION count_wake()`,
+				WHEN (new.owner IS DISTINCT FROM old.owner AND new.unclaimed > 0) EXECUTE FUNCTION count_wake()`,
 			pgx.QueryExecModeSimpleProtocol)
 	})
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 const DefaultPrefix = "lock"
 
 // Keys are the keys of one lock. All are in the slot of Lock, which contains no brace and
-// is the hash tag of the others.
+// is the hash tag of Queue and of tombstones. Fence is the key of the fence counter.
 type Keys struct{ Lock, Queue, Fence string }
 
 // Tombstone returns the key of the tombstone of an attempt.
@@ -25,8 +25,23 @@ func (k Keys) Channel(address string) string { return "{" + k.Lock + "}:@" + add
 func (k Keys) Script() []string { return []string{k.Lock, k.Queue, k.Fence} }
 
 // KeysOf returns the keys of the lock whose own key is lock.
-func KeysOf(lock string) Keys {
-	return Keys{Lock: lock, Queue: "{" + lock + "}:q", Fence: "{" + lock + "}:f"}
+func (p Process) KeysOf(lock string) Keys {
+	return Keys{Lock: lock, Queue: "{" + lock + "}:q", Fence: p.fence(lock)}
+}
+
+// fence returns the key of the fence counter of a lock. The locks of a prefix share one, which
+// never expires, so that a name leaves nothing and tokens rise after it was removed. In a
+// cluster the locks of a slot share one. In Redlock each lock has its own.
+func (p Process) fence(lock string) string {
+	switch {
+	case p.OwnCounters:
+		return "{" + lock + "}:f"
+	case strings.HasPrefix(p.Address, ShardedAddress):
+		return "{" + slotTag(p.Prefix, slotOf(lock)) + "}:t"
+	case p.Prefix == "":
+		return "{}:t"
+	}
+	return "{" + p.Prefix + ":}:t"
 }
 
 var (

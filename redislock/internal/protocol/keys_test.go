@@ -31,7 +31,7 @@ func slot(key string) uint16 {
 
 func checkKey(t *testing.T, prefix, name string) {
 	t.Helper()
-	k := KeysOf(LockKey(prefix, name))
+	k := Process{Prefix: prefix, Address: "s0"}.Keys(name)
 	if strings.ContainsAny(k.Lock, "{}") {
 		t.Errorf("%q: key %q has a brace", name, k.Lock)
 	}

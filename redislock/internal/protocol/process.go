@@ -10,7 +10,10 @@ import (
 
 // Process identifies this process to others: by the prefix of its keys and a random
 // process address.
-type Process struct{ Prefix, Address string }
+type Process struct {
+	Prefix, Address string
+	OwnCounters     bool // each lock has its own fence counter (Redlock)
+}
 
 // The first byte of a process address says how a script publishes to the process.
 const (
@@ -26,7 +29,7 @@ func NewProcess(prefix, kind string) Process {
 }
 
 // Keys returns the keys of the lock of that name.
-func (p Process) Keys(name string) Keys { return KeysOf(LockKey(p.Prefix, name)) }
+func (p Process) Keys(name string) Keys { return p.KeysOf(LockKey(p.Prefix, name)) }
 
 // ChannelPrefix returns the prefix of the channels of all processes.
 func (p Process) ChannelPrefix() string {

@@ -14,6 +14,7 @@ const MaxTTL = 365 * 24 * time.Hour
 
 // Statuses of replies.
 const (
+	Again     = -6 // the script has to be repeated, to remove more dead waiters
 	WrongType = -2
 	Abandoned = -1
 	No        = 0
@@ -79,8 +80,27 @@ func (r Reply) Holder() backend.Holder {
 		h.Owner, h.Foreign, h.Token = strings.ToValidUTF8(value, "\uFFFD"), true, 0
 		return h
 	}
-	h.Owner, h.Metadata = owner, metadata
+	h.Owner = owner
+	_, h.Metadata = CutNumber(metadata)
 	return h
+}
+
+// Ticket returns the number in the value of a key that is held, which Redlock uses as a ticket.
+func (r Reply) Ticket() int64 {
+	_, rest, _ := ParseOwner(r.Str(2))
+	n, _ := CutNumber(rest)
+	return n
+}
+
+// CutNumber cuts the number, of a token or of a ticket, off the text before the metadata. It
+// returns 0 and the whole text if there is none.
+func CutNumber(s string) (int64, string) {
+	number, metadata, _ := strings.Cut(s, " ")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0, s
+	}
+	return n, metadata
 }
 
 // Info returns what a reply of Inspect says about the lock of that name.

@@ -23,12 +23,14 @@ var (
 	//go:embed lua/inspect.lua
 	luaInspect string
 
-	// LuaAbandon and LuaBreak have no prelude: Redlock inserts its own code after it.
+	// LuaAbandon, LuaBreak and LuaAdvance have no prelude: Redlock inserts its own code after it.
 	//
 	//go:embed lua/abandon.lua
 	LuaAbandon string
 	//go:embed lua/break.lua
 	LuaBreak string
+	//go:embed lua/advance.lua
+	LuaAdvance string
 )
 
 // The scripts that never grant a key. RenewKey renews with the lock's key alone.
@@ -42,6 +44,7 @@ var (
 type Script struct {
 	Source, SHA string
 	FirstKey    *Script // replaces the script while the slot migrates; uses the first key only; may be nil
+	Acquires    bool    // it waits while too few connections would be left for other scripts
 }
 
 func init() { Renew.FirstKey = RenewKey }

@@ -6,10 +6,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,6 +32,7 @@ type Settings struct {
 	Dial, Read     time.Duration
 	Replicas       int // that must acknowledge a grant
 	ReplicaTimeout time.Duration
+	Retention      time.Duration // of what a name leaves
 
 	db               int
 	user, password   string
@@ -60,6 +63,9 @@ func Parse(u *backend.URL) (Settings, error) {
 		s.Replicas = p.Int("wait_replicas", 0, 0, MaxReplicas)
 		s.ReplicaTimeout = p.Duration("wait_timeout", time.Second)
 	}
+	if p.String("retention", "") != "0" {
+		s.Retention = p.Duration("retention", backend.DefaultRetention)
+	}
 	s.AllowEviction = p.Enum("eviction", "refuse", "refuse", "accept") == "accept"
 	files := tlsurl.Read(p)
 	secure := u.Scheme == "rediss"
@@ -75,8 +81,10 @@ func Parse(u *backend.URL) (Settings, error) {
 	if err := p.Err(); err != nil {
 		return s, err
 	}
-	if err := protocol.CheckPrefix(s.Prefix); err != nil {
-		return s, err
+	for _, err := range []error{protocol.CheckPrefix(s.Prefix), backend.CheckRetention(s.Retention)} {
+		if err != nil {
+			return s, err
+		}
 	}
 	if s.Replicas > 0 && (s.ReplicaTimeout < time.Millisecond || s.ReplicaTimeout >= s.Read) {
 		return s, backend.Invalid("URL parameter wait_timeout", s.ReplicaTimeout, fmt.Sprintf("1ms or more, and less than read_timeout, %v", s.Read))
@@ -147,8 +155,22 @@ func (s *Settings) options() *redis.UniversalOptions {
 	}
 }
 
+// clientLog writes the log lines of go-redis to slog at level Debug: package lock logs what matters
+// of an outage, and go-redis would write a line for each connection to stderr.
+type clientLog struct{}
+
+func (clientLog) Printf(ctx context.Context, format string, v ...any) {
+	if slog.Default().Enabled(ctx, slog.LevelDebug) {
+		slog.DebugContext(ctx, "go-redis: "+fmt.Sprintf(format, v...))
+	}
+}
+
+// setLogger replaces the logger of go-redis, which all clients of the program share.
+var setLogger = sync.OnceFunc(func() { redis.SetLogger(clientLog{}) })
+
 // Client returns the client of the scheme.
 func (s *Settings) Client() redis.UniversalClient {
+	setLogger()
 	o := s.options()
 	switch s.Scheme {
 	case "redis+sentinel":

@@ -9,11 +9,21 @@ import (
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
-// Eval runs a script in one round trip. It returns as soon as ctx ends. The command then
+// Eval runs a script in one round trip. A script with many dead waiters to remove does so
+// in chunks, a round trip each. Eval returns as soon as ctx ends. The command then
 // finishes in the background, within the timeouts of the client, so that no reply
 // remains on a pooled connection.
 func (s *Server) Eval(ctx context.Context, script *protocol.Script, keys []string, args ...any) (protocol.Reply, error) {
-	v, err := s.Detached(ctx, func(sending *protocol.Sending) (any, error) {
+	for {
+		r, err := s.eval(ctx, script, keys, args)
+		if err != nil || r.Status != protocol.Again {
+			return r, err
+		}
+	}
+}
+
+func (s *Server) eval(ctx context.Context, script *protocol.Script, keys []string, args []any) (protocol.Reply, error) {
+	v, err := s.DetachedScript(ctx, script, keys[0], func(sending *protocol.Sending) (any, error) {
 		var c protocol.Once
 		var sent time.Time
 		send := func(bySource bool) error {

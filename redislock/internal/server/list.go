@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -48,7 +47,7 @@ func (s *Server) list(ctx context.Context, c redis.UniversalClient, p protocol.P
 				return nil, Failure(err)
 			}
 			cursor = next
-			return inspectAll(ctx, sending, c, p, found, seen)
+			return s.inspectAll(ctx, sending, c, p, found, seen)
 		})
 		if err != nil {
 			return false, err
@@ -65,7 +64,7 @@ func (s *Server) list(ctx context.Context, c redis.UniversalClient, p protocol.P
 }
 
 // inspectAll inspects the keys in one round trip. It skips those in seen.
-func inspectAll(ctx context.Context, sending *protocol.Sending, c redis.UniversalClient, p protocol.Process, found []string, seen map[string]bool) ([]backend.Info, error) {
+func (s *Server) inspectAll(ctx context.Context, sending *protocol.Sending, c redis.UniversalClient, p protocol.Process, found []string, seen map[string]bool) ([]backend.Info, error) {
 	var names []string
 	for _, key := range found {
 		if name, ok := protocol.LockName(p.Prefix, key); ok && !seen[key] {
@@ -76,39 +75,26 @@ func inspectAll(ctx context.Context, sending *protocol.Sending, c redis.Universa
 	if len(names) == 0 {
 		return []backend.Info{}, nil
 	}
-	for bySource := false; ; bySource = true {
-		pipe := c.Pipeline()
-		cmds := make([]protocol.Once, len(names))
-		for i, name := range names {
-			// the first loads the script for the others
-			cmds[i] = protocol.Inspect.Command(ctx, sending, bySource && i == 0, p.Keys(name).Script(), []any{p.ChannelPrefix(), ""})
-			_ = pipe.Process(ctx, cmds[i]) // only queues
+	calls := make([]Call, len(names))
+	for i, name := range names {
+		calls[i] = Call{p.Keys(name).Script(), []any{p.ChannelPrefix(), ""}}
+	}
+	infos := make([]backend.Info, 0, len(names))
+	for i, r := range s.Batch(ctx, sending, c, protocol.Inspect, calls, nil) {
+		if _, moved := redis.IsMovedError(r.Err); moved {
+			continue // listed by its new master
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
-		if !bySource && redis.HasErrorPrefix(cmds[0].Err(), "NOSCRIPT") {
+		if r.Err != nil {
+			return nil, Failure(r.Err)
+		}
+		if r.Reply.Status != protocol.Yes { // free, or of another type, by now
 			continue
 		}
-		infos := make([]backend.Info, 0, len(names))
-		for i, cmd := range cmds {
-			if _, moved := redis.IsMovedError(cmd.Err()); moved {
-				continue // listed by its new master
-			}
-			if cmd.Err() != nil {
-				return nil, Failure(cmd.Err())
-			}
-			r, err := protocol.ParseReply(cmd.Val(), time.Time{})
-			if err != nil {
-				return nil, err
-			}
-			if r.Status != protocol.Yes { // free, or of another type, by now
-				continue
-			}
-			in := r.Info(names[i])
-			if p.Prefix == "" && in.Holder.Foreign {
-				continue
-			}
-			infos = append(infos, in)
+		in := r.Reply.Info(names[i])
+		if p.Prefix == "" && in.Holder.Foreign {
+			continue
 		}
-		return infos, nil
+		infos = append(infos, in)
 	}
+	return infos, nil
 }

@@ -34,14 +34,17 @@ type Server struct {
 	end  context.CancelFunc
 	jobs chan func() // to an idle worker
 
-	mu     sync.Mutex
-	closed bool
-	tasks  sync.WaitGroup // requests and goroutines
+	limits sync.Map // by *redis.Client of a node, nil without a cluster: chan struct{}, see limit
+
+	mu       sync.Mutex // guards the fields below
+	closed   bool
+	followed map[string]time.Time // by key of the lock: when Follow looks at it
+	tasks    sync.WaitGroup       // requests and goroutines
 }
 
 // New returns a Server that uses client. If own is set, Close closes the client.
 func New(client redis.UniversalClient, own bool) *Server {
-	s := &Server{Client: client, Own: own, jobs: make(chan func())}
+	s := &Server{Client: client, Own: own, jobs: make(chan func()), followed: map[string]time.Time{}}
 	s.Cluster, _ = client.(*redis.ClusterClient)
 	s.Life, s.end = context.WithCancel(context.Background())
 	return s
@@ -87,15 +90,45 @@ func (s *Server) Send(f func()) bool {
 // and f continues as a task. Its error is ErrUncertain if the request had been written to
 // a connection; otherwise the request is withdrawn.
 func (s *Server) Detached(ctx context.Context, f func(*protocol.Sending) (any, error)) (any, error) {
+	return s.detached(ctx, nil, f)
+}
+
+// DetachedScript is Detached for a request that runs script for a key.
+func (s *Server) DetachedScript(ctx context.Context, script *protocol.Script, key string, f func(*protocol.Sending) (any, error)) (any, error) {
+	if !script.Acquires {
+		return s.detached(ctx, nil, f)
+	}
+	return s.detached(ctx, s.limit(ctx, key), f)
+}
+
+// detached is Detached for a request that occupies a place in limit, if that is not nil, for
+// as long as it occupies a connection.
+func (s *Server) detached(ctx context.Context, limit chan struct{}, f func(*protocol.Sending) (any, error)) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, backend.NotExecuted(err)
 	}
+	if limit != nil {
+		select {
+		case limit <- struct{}{}:
+		case <-ctx.Done():
+			return nil, backend.NotExecuted(ctx.Err())
+		case <-s.Life.Done():
+			return nil, backend.ErrClosed
+		}
+	}
+	leave := func() {
+		if limit != nil {
+			<-limit
+		}
+	}
 	if !s.Enter() {
+		leave()
 		return nil, backend.ErrClosed
 	}
 	sending := new(protocol.Sending)
 	if ctx.Done() == nil {
 		defer s.Done()
+		defer leave()
 		return f(sending)
 	}
 	type result struct {
@@ -105,12 +138,16 @@ func (s *Server) Detached(ctx context.Context, f func(*protocol.Sending) (any, e
 	ch := make(chan result, 1)
 	s.dispatch(func() {
 		v, err := f(sending)
+		leave()
 		ch <- result{v, err}
 	})
 	select {
 	case r := <-ch:
-		if end := Ended(ctx); r.err != nil && end != nil && !errors.Is(r.err, end) {
-			r.err = fmt.Errorf("%w: %w", r.err, end)
+		if end := Ended(ctx); r.err != nil && end != nil {
+			<-ctx.Done() // its timer may be late, and the caller compares the error with it
+			if !errors.Is(r.err, end) {
+				r.err = fmt.Errorf("%w: %w", r.err, end)
+			}
 		}
 		return r.v, r.err
 	case <-ctx.Done():
@@ -119,6 +156,29 @@ func (s *Server) Detached(ctx context.Context, f func(*protocol.Sending) (any, e
 		}
 		return nil, backend.Uncertain(ctx.Err())
 	}
+}
+
+// limit returns the places for requests to acquire at the node of a key: a quarter of the
+// connections, at least one, is left to renewals and releases. An acquire that waits for a place
+// has not been sent, and costs nothing when its context ends.
+func (s *Server) limit(ctx context.Context, key string) chan struct{} {
+	var node *redis.Client
+	connections := 0
+	switch c := s.Client.(type) {
+	case *redis.Client:
+		connections = c.Options().PoolSize
+	case *redis.ClusterClient:
+		var err error
+		if node, err = c.MasterForKey(ctx, key); err != nil {
+			return nil
+		}
+		connections = c.Options().PoolSize
+	}
+	places, ok := s.limits.Load(node)
+	if !ok {
+		places, _ = s.limits.LoadOrStore(node, make(chan struct{}, max(connections-max(connections/4, 1), 1)))
+	}
+	return places.(chan struct{})
 }
 
 // dispatch runs the task f on a worker: an idle one, whose stack has grown already, or a

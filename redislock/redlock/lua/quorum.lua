@@ -1,9 +1,10 @@
 -- Follows the prelude in the scripts that may grant, at each of several masters (Redlock).
 -- KEYS: 5 the node's marker. The last of ARGV: how long, in ms, a node that may have lost grants
 -- has no vote; '1' if nodes are durable; the set of nodes; the id of the last quarantine that the
--- client knows, and how much of it has passed, in ms, by the client's clock; a token, a ticket or 0.
-local DELAY, DURABLE, SET = tonumber(ARGV[#ARGV - 5]), ARGV[#ARGV - 4] == '1', ARGV[#ARGV - 3]
-local KNOWN, PASSED, TOKEN = ARGV[#ARGV - 2], tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
+-- client knows, and how much of it has passed, in ms, by the client's clock; how long the counter is
+-- kept after the lease, in ms; a token, a ticket or 0.
+local DELAY, DURABLE, SET = tonumber(ARGV[#ARGV - 6]), ARGV[#ARGV - 5] == '1', ARGV[#ARGV - 4]
+local KNOWN, PASSED, RETENTION, TOKEN = ARGV[#ARGV - 3], tonumber(ARGV[#ARGV - 2]), tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
 
 local function run_id()
   if DURABLE then return '' end
@@ -41,9 +42,15 @@ local function refusal()
   return refused or nil
 end
 
+-- keep_token writes the counter.
+local function keep_token(call, token, ms)
+  if RETENTION == 0 then return call('SET', KEYS[3], integer(token)) end
+  return call('SET', KEYS[3], integer(token), 'PX', integer(ms + RETENTION))
+end
+
 -- carry raises the counter to a token that was granted. It ignores a full memory.
 local function carry(ms)
-  if TOKEN > last_token() then redis.pcall('SET', KEYS[3], integer(TOKEN), 'PX', integer(ms + FENCE_TTL)) end
+  if TOKEN > last_token() then keep_token(redis.pcall, TOKEN, ms) end
 end
 
 -- A client sends the same token to all nodes, because their clocks differ.
@@ -51,13 +58,16 @@ next_token = function(ms)
   local n = last_token()
   local tok = math.max(n + 1, TOKEN + 1)
   if n == 0 and TOKEN == 0 then tok = us end
-  redis.call('SET', KEYS[3], integer(tok), 'PX', integer(ms + FENCE_TTL))
-  return tok
+  keep_token(redis.call, tok, ms)
+  return integer(tok)
 end
+
+-- The value has the ticket, which precedes the metadata of a member.
+value_of = function(address, _, meta) return address .. ' ' .. meta end
 
 -- A node without a vote does not hand over.
 local hand_over = grant_next
-grant_next = function(self)
+grant_next = function(expired)
   if refusal() then return nil end
-  return hand_over(self)
+  return hand_over(expired)
 end

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package measure
+
+import (
+	"errors"
+	"os"
+)
+
+const canStop = false
+
+func stopProcess(*os.Process) error { return errors.ErrUnsupported }

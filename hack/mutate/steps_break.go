@@ -1,0 +1,31 @@
+package main
+
+const breakCase = "/./release/20-break-earlier-holder"
+
+// breakSteps are the comparisons of the owner that Break expects.
+var breakSteps = []Step{
+	{"memory: Break compares the owner", "memlock/inspect.go",
+		"if owner != \"\" && owner != holder.Owner {",
+		"if false {", "conformance", "TestMemlock" + breakCase},
+	{"file: Break compares the owner", "filelock/inspect.go",
+		"if owner != \"\" && owner != h.Owner {",
+		"if false {", "filelock", "TestBreakComparesTheOwner"},
+	{"BREAK compares the owner", "redislock/internal/protocol/lua/break.lua",
+		"if ARGV[2] ~= '' and ARGV[2] ~= (holder or value) then",
+		"if false then", "integration/redis", "TestConformanceStandalone/^redis-8$" + breakCase},
+	{"Redlock: BREAK compares the owner at each node", "redislock/internal/protocol/lua/break.lua",
+		"if ARGV[2] ~= '' and ARGV[2] ~= (holder or value) then",
+		"if false then", "integration/redlock", "TestConformance" + breakCase},
+	{"etcd: Break compares the owner", "etcdlock/inspect.go",
+		"if owner != \"\" && owner != h.Owner {",
+		"if false {", "integration/etcd", "TestConformance/^etcd-3-7$" + breakCase},
+	{"ZooKeeper: Break compares the owner", "zklock/inspect.go",
+		"if owner != \"\" && owner != h.Owner {",
+		"if false {", "integration/zookeeper", "TestConformanceSingle/^zookeeper-3-9$" + breakCase},
+	{"PostgreSQL: Break compares the owner", "pglock/sql/end.sql",
+		"(owner = $2 OR $2 = '')",
+		"(owner = $2 OR $3 = 'break')", "integration/postgres", "TestConformance/^postgres-18$" + breakCase},
+	{"MySQL: Break compares the owner", "mysqllock/inspect.go",
+		"if owner != \"\" && owner != info.Holder.Owner {",
+		"if false {", mysqlIn, "TestConformance/^mariadb-11$" + breakCase},
+}

@@ -1,0 +1,181 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+const maxLeftovers = 1 << 16 // entries of Backend.leftovers
+
+// leftover is what this process knows of an attempt that failed.
+type leftover struct {
+	place    int64 // in the queue
+	answered bool  // no request of it is in flight
+}
+
+// remember records what is left of a failed attempt.
+func (b *Backend) remember(owner string, l leftover) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.leftovers) >= maxLeftovers {
+		clear(b.leftovers) // harmless: Abandon writes a tombstone for each of them
+	}
+	b.leftovers[owner] = l
+}
+
+// Abandon removes everything that remains of an attempt. It writes a tombstone, which refuses
+// later requests of the attempt, unless each of its requests is known to be answered.
+func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
+	if err := checkOwner(req.Owner); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	l := b.leftovers[req.Owner]
+	b.mu.Unlock()
+	_, err := b.leave(ctx, values{req: req, place: l.place}, !l.answered)
+	if err == nil {
+		b.mu.Lock()
+		delete(b.leftovers, req.Owner)
+		b.mu.Unlock()
+	}
+	return err
+}
+
+// left is the outcome of a packet of Backend.leavePacket.
+type left struct {
+	done       bool // else the row is as it was
+	held       bool // the attempt held the key
+	handedOver bool // to a waiter
+}
+
+func (b *Backend) queryLeft(ctx context.Context, conn *sql.Conn, p packet) (l left, err error) {
+	rows, err := b.query(ctx, conn, p)
+	if err != nil {
+		return l, err
+	}
+	defer rows.Close()
+	var released sql.NullInt64
+	if rows.Next() {
+		err = rows.Scan(&l.done, &l.held, &l.handedOver, &released)
+	}
+	return l, mark(errors.Join(err, rows.Err()), true)
+}
+
+// release ends the grant of an attempt and reports whether it held the key. It takes one round
+// trip, or two if the first other attempt has come since the grant.
+func (b *Backend) release(ctx context.Context, req backend.Request, contended, bury bool) (bool, error) {
+	v := values{req: req}
+	if !contended && !bury {
+		l, err := b.leaveBy(ctx, req, b.releasePacket(v))
+		if err != nil || l.done {
+			return l.held, err
+		}
+	}
+	return b.leave(ctx, v, bury)
+}
+
+// leave removes an attempt as holder or waiter and reports whether it held the key.
+func (b *Backend) leave(ctx context.Context, v values, bury bool) (bool, error) {
+	l, err := b.leaveBy(ctx, v.req, b.leavePacket(v, bury))
+	if err == nil && l.handedOver {
+		b.watchHandOver(v.req.Key)
+	}
+	return l.held, err
+}
+
+// leaveBy sends a packet, which also releases the named lock of the attempt if its lock connection
+// is free.
+func (b *Backend) leaveBy(ctx context.Context, req backend.Request, p packet) (l left, err error) {
+	err = errConnBusy
+	if c := b.notifier.connOf(req.Owner); c != nil {
+		l, err = b.leaveOver(ctx, c, req, p)
+	}
+	if !errors.Is(err, errConnBusy) && number(err) != errLockWait {
+		return l, err
+	}
+	l, err = run(ctx, b, b.poolConn, func(ctx context.Context, conn *sql.Conn) (left, error) { return b.queryLeft(ctx, conn, p) })
+	if err == nil && l.done {
+		b.notifier.releaseName(req.Owner)
+	}
+	return l, err
+}
+
+var errConnBusy = errors.New("mysql: the lock connection is in use or dead")
+
+// leaveOver is leaveBy over c. It returns errConnBusy if c is not available.
+func (b *Backend) leaveOver(ctx context.Context, c *lockConn, req backend.Request, p packet) (left, error) {
+	source := func(ctx context.Context) (*sql.Conn, func(error), error) {
+		if !c.checkout(ctx, releaseConnWait) {
+			return nil, nil, errConnBusy
+		}
+		return c.conn, c.checkin, nil
+	}
+	return run(ctx, b, source, func(ctx context.Context, conn *sql.Conn) (left, error) {
+		l, err := b.queryLeft(ctx, conn, p)
+		if err == nil && l.done {
+			b.notifier.mu.Lock()
+			defer b.notifier.mu.Unlock()
+			delete(b.notifier.owners, req.Owner)
+		}
+		return l, err
+	})
+}
+
+const watchDelay = 100 * time.Millisecond // lets a waiter that knows of the grant ask first
+
+// watchHandOver looks at a key when a grant that this process handed over ends, unless it is
+// renewed: the process of the next holder may be dead, and others may wait for the end of the lease
+// that was released.
+func (b *Backend) watchHandOver(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, watching := b.handedOver[key]
+	b.handedOver[key] = time.Now().Add(provisionalTTL + watchDelay) // a later hand-over delays the look
+	if watching || b.closed {
+		return
+	}
+	b.wg.Go(func() {
+		for {
+			for wait := provisionalTTL + watchDelay; wait > 0; wait = b.untilLook(key) {
+				sleep(b.life, wait)
+			}
+			s, err := b.overPool(b.life, b.passPacket(values{req: backend.Request{Key: key}}))
+			if err != nil || !s.unclaimed {
+				return
+			}
+			b.killProcess(s.doomed)
+			b.mu.Lock()
+			b.handedOver[key] = time.Now().Add(s.left() + watchDelay)
+			b.mu.Unlock()
+		}
+	})
+}
+
+// untilLook returns for how long the look at a key is delayed. If it is not, the key is not watched
+// any more.
+func (b *Backend) untilLook(key string) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wait := time.Until(b.handedOver[key])
+	if wait <= 0 || b.closed {
+		delete(b.handedOver, key)
+		return 0
+	}
+	return wait
+}
+
+// killProcess ends the lock connections of a process that did not claim its grant, so that their
+// named locks are free: it may be stopped. process may be empty. If the server refuses that,
+// waiters read the row when the lease that they know of ends.
+func (b *Backend) killProcess(process string) {
+	if b.notifier == nil || process == "" || process == b.process {
+		return
+	}
+	for i := range maxLockConns {
+		b.notifier.kill(b.life, b.notifier.processName(process, i))
+	}
+}

@@ -1,0 +1,153 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// watcher waits for the first waiter of a line. It blocks on the named lock of the attempt ahead of
+// that, on a connection of its own, or polls if it has none.
+type watcher struct {
+	l     *line
+	conn  *sql.Conn // nil: polls
+	polls pollSchedule
+
+	last  string // holder and attempt ahead of the last wait
+	tried int    // of these, whose named lock was free
+}
+
+const waitDialTime = time.Second // the key is not watched meanwhile
+
+// watch watches the key until no attempt of this process waits for it. s was read for first.
+func (l *line) watch(first *attempt, s rowState) {
+	w := &watcher{l: l}
+	defer w.closeConn(false)
+	asked := first
+	var failing time.Time // when an outage began; zero while the server answers
+	for {
+		if first = l.dispatch(asked, s); first == nil {
+			return
+		}
+		next, err := w.next(first, asked, s)
+		switch {
+		case err == nil:
+			s, asked, failing = next, first, time.Time{}
+			continue
+		case failing.IsZero():
+			failing = time.Now()
+		}
+		l.failed(err, failing)
+		sleep(l.b.life, w.polls.backoff())
+	}
+}
+
+// next returns the row after it has changed, or may have, for first. s was read for asked.
+func (w *watcher) next(first, asked *attempt, s rowState) (rowState, error) {
+	b := w.l.b
+	v := values{req: first.req, place: first.place}
+	w.polls.max = min(250*time.Millisecond, max(first.req.TTL/8, minPoll))
+	if first != asked {
+		return w.ask(first, packet{b.read(v, present, "{place}", false)})
+	}
+	if !s.held() {
+		w.polls.last = 0
+		next, err := w.ask(first, b.passPacket(v))
+		if err == nil {
+			b.killProcess(next.doomed)
+		}
+		return next, err
+	}
+	ahead := []string{s.owner}
+	if s.ahead != "" && s.ahead != s.owner {
+		ahead = []string{s.ahead, s.owner}
+	}
+	if current := fmt.Sprint(s.token, ahead); current != w.last {
+		w.last, w.tried, w.polls.last = current, 0, 0
+	}
+	if w.tried < len(ahead) && w.connect() {
+		next, free, err := w.block(v, ahead[w.tried], s)
+		if free {
+			w.tried++
+		}
+		if err == nil {
+			return next, nil
+		}
+		w.closeConn(true)
+	}
+	if w.tried == len(ahead) {
+		w.tried = 0
+	}
+	sleep(b.life, min(w.polls.backoff(), max(time.Until(s.sent.Add(s.left())), 0)+time.Millisecond))
+	return w.ask(first, packet{b.read(v, present, "{place}", false)})
+}
+
+// ask sends a packet for first. It waits for the answer at most for the TTL.
+func (w *watcher) ask(first *attempt, p packet) (rowState, error) {
+	limit := max(first.req.TTL, 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(w.l.b.life, limit)
+	defer cancel()
+	s, err := w.l.b.overPool(ctx, p)
+	if err != nil && ctx.Err() != nil && w.l.b.life.Err() == nil {
+		err = fmt.Errorf("mysql%s: no answer within %v", w.l.b.address, limit) // not the deadline of the caller
+	}
+	return s, err
+}
+
+// connect opens the connection that waits. It returns false if the watcher has to poll.
+func (w *watcher) connect() bool {
+	n := w.l.b.notifier
+	if w.conn != nil || n == nil {
+		return w.conn != nil
+	}
+	if !n.reserveWait(w.l) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(n.b.life, waitDialTime)
+	defer cancel()
+	conn, err := n.b.connect(ctx)
+	if err != nil {
+		n.releaseWait(w.l, true)
+		return false
+	}
+	w.conn = conn
+	return true
+}
+
+// closeConn returns the connection, which owns no named locks, to the pool.
+func (w *watcher) closeConn(broken bool) {
+	if w.conn == nil {
+		return
+	}
+	if broken {
+		discard(w.conn)
+	} else {
+		_ = w.conn.Close()
+	}
+	w.conn = nil
+	w.l.b.notifier.releaseWait(w.l, broken)
+}
+
+// block waits until the named lock of owner is free, at most until the lease of s has ended, and
+// reads the row. free reports whether the named lock was free.
+func (w *watcher) block(v values, owner string, s rowState) (next rowState, free bool, err error) {
+	b := w.l.b
+	left := max(time.Until(s.sent.Add(s.left())), 0)
+	limit := min(left+left/64+5*time.Millisecond, maxWait) // a little after a renewal rather than before it
+	ctx, cancel := context.WithTimeout(b.life, limit+b.opt.timeout)
+	defer cancel()
+	b.notifier.waitBegins(w.l, cancel)
+	next, free, err = b.notifier.block(ctx, w.conn, owner, limit, b.read(v, present, "{place}", false))
+	switch number(err) {
+	case errTimeLimit, errTimeLimitMySQL:
+	case errNameDeadlock, errDeadlock: // not possible among named locks of this driver
+		free = true
+	default:
+		return next, free, err
+	}
+	bounded, cancelRead := context.WithTimeout(ctx, b.opt.timeout)
+	defer cancelRead()
+	next, err = b.queryRow(bounded, w.conn, packet{b.read(v, present, "{place}", false)})
+	return next, free, err
+}

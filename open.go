@@ -1,0 +1,211 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/cleanup"
+	"github.com/interlock-go/lock/internal/engine"
+	"github.com/interlock-go/lock/internal/handoff"
+	"github.com/interlock-go/lock/internal/lazy"
+	"github.com/interlock-go/lock/internal/renewal"
+	"github.com/interlock-go/lock/internal/retry"
+	"github.com/interlock-go/lock/internal/task"
+)
+
+// Open opens the backend that a URL names. Its driver must have been imported:
+//
+//	mem://shared                          goroutines of one process
+//	file:///var/lib/app/locks             processes of one machine
+//	redis://user:password@host:6379/0     all clients of the server
+//
+// Besides the parameters of the driver every URL accepts ttl (as WithTTL), wait (as WithWait),
+// renew=false (as WithoutRenewal), local_hand_off=true (as WithLocalHandOff) and lazy=true (as
+// WithLazyOpen). Options given in code override them. Open fails within a bounded time if the
+// service does not answer, unless it is opened lazily. ctx bounds opening only.
+func Open(ctx context.Context, url string, opts ...Option) (*Client, error) {
+	u, fromURL, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(append(fromURL, opts...))
+	if c.cfg.lazy {
+		return c.openLazily(ctx, u, url)
+	}
+	b, err := backend.Open(ctx, u)
+	if err != nil {
+		return nil, &Error{Op: "open", Backend: u.Scheme, Err: err}
+	}
+	return c.openOver(ctx, b)
+}
+
+// parseURL parses a URL and returns the options in it.
+func parseURL(url string) (*backend.URL, []Option, error) {
+	u, err := backend.ParseURL(url)
+	if err != nil {
+		return nil, nil, &Error{Op: "open", Err: err}
+	}
+	var opts []Option
+	if ttl := u.Params.Duration("ttl", 0); ttl != 0 {
+		opts = append(opts, WithTTL(ttl))
+	}
+	if wait := u.Params.Duration("wait", 0); wait != 0 {
+		opts = append(opts, WithWait(wait))
+	}
+	if !u.Params.Bool("renew", true) {
+		opts = append(opts, WithoutRenewal())
+	}
+	if u.Params.Bool("local_hand_off", false) {
+		opts = append(opts, WithLocalHandOff())
+	}
+	if u.Params.Bool("lazy", false) {
+		opts = append(opts, WithLazyOpen())
+	}
+	return u, opts, nil
+}
+
+// New returns a client of a backend. Closing the client closes b. If New returns an error,
+// the caller closes b.
+func New(b backend.Backend, opts ...Option) (*Client, error) {
+	c := newClient(opts)
+	var err error
+	if c.opened, err = c.newCore(b); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func newClient(opts []Option) *Client {
+	c := &Client{cfg: clientConfig{mutex: defaultMutexConfig()}, seq: clients.Add(1), closeDone: make(chan struct{})}
+	for _, o := range opts {
+		o.applyClient(&c.cfg)
+	}
+	return c
+}
+
+// openOver makes c the client of b, or closes b.
+func (c *Client) openOver(ctx context.Context, b backend.Backend) (_ *Client, err error) {
+	if c.opened, err = c.newCore(b); err != nil {
+		_ = b.Close(ctx) // nothing is held yet, and err is the error that matters
+		return nil, err
+	}
+	return c, nil
+}
+
+// newCore returns the core of c over b, which the caller closes if it fails.
+func (c *Client) newCore(b backend.Backend) (*core, error) {
+	r := &core{backend: b, caps: b.Capabilities()}
+	if c.opening == nil {
+		c.name = r.caps.Name
+	}
+	tasks := task.New()
+	r.backend = renewal.Wrap(b, r.caps.Name, tasks)
+	cleaner := &cleanup.Cleaner{Tasks: tasks, Backend: r.backend, Caps: r.caps, Failed: c.warn}
+	if c.cfg.handOff {
+		h, err := handoff.New(r.backend, r.caps, cleaner)
+		if err != nil {
+			return nil, c.wrap("open", "", err)
+		}
+		r.backend, r.caps = h, h.Capabilities()
+		cleaner.Backend = h
+	}
+	for _, req := range c.cfg.require {
+		if !req.Met(r.caps) {
+			return nil, c.wrap("open", "", fmt.Errorf("required %s: %w by backend %s", req.Name, errors.ErrUnsupported, r.caps.Name))
+		}
+	}
+	if err := c.cfg.mutex.validate(r.caps); err != nil {
+		return nil, c.wrap("open", "", err)
+	}
+	cfg := engine.Config{
+		Backend: r.backend, Caps: r.caps, Tasks: tasks, Cleaner: cleaner,
+		EndErr: func(key string, cause error) error { return c.wrap("hold", key, cause) },
+	}
+	if c.reports() {
+		cfg.Report = c.report
+	}
+	if c.logger(slog.LevelWarn) != nil {
+		cfg.Outage = c.outage
+	}
+	r.engine = engine.New(cfg)
+	if s, ok := backend.As[backend.StatusReporter](b); ok {
+		s.ReportStatus(c.status)
+	}
+	return r, nil
+}
+
+// driverNames are the names of drivers that differ from the scheme of the URL.
+var driverNames = map[string]string{
+	"rediss": "redis", "redis+sentinel": "redis", "redis+cluster": "redis",
+	"etcds": "etcd", "zk": "zookeeper", "postgresql": "postgres", "mariadb": "mysql",
+}
+
+// openLazily opens in the background what needs the service, and returns what can be known
+// without it: errors of the URL and of options. A driver checks its parameters before it
+// connects, which it cannot do under a context that has ended.
+func (c *Client) openLazily(ctx context.Context, u *backend.URL, url string) (*Client, error) {
+	if ctx.Err() != nil {
+		return nil, &Error{Op: "open", Backend: u.Scheme, Err: retry.ContextError(ctx)}
+	}
+	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel()
+	b, err := backend.Open(ended, u)
+	if err == nil {
+		return c.openOver(ctx, b) // it needs no service
+	}
+	if !retry.Transient(err) {
+		return nil, &Error{Op: "open", Backend: u.Scheme, Err: err}
+	}
+	if c.name = driverNames[u.Scheme]; c.name == "" {
+		c.name = u.Scheme
+	}
+	if err := c.cfg.mutex.validate(backend.Capabilities{Name: c.name}); err != nil {
+		return nil, c.wrap("open", "", err)
+	}
+	started := make(chan struct{})
+	c.opening = lazy.Start(func(ctx context.Context) (*core, error) {
+		<-started // c.opening is set
+		u, _, err := parseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		b, err := backend.Open(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		r, err := c.newCore(b)
+		var wrapped *Error
+		if errors.As(err, &wrapped) { // the operation of the caller is added later
+			_ = b.Close(ctx) // nothing is held yet, and err is the error that matters
+			return nil, wrapped.Err
+		}
+		return r, nil
+	}, c.openStatus, func(r *core) { _ = r.engine.Close(context.Background()) })
+	close(started)
+	return c, nil
+}
+
+// openStatus logs that the backend could not be opened at once, or that it is open now.
+func (c *Client) openStatus(err error) {
+	log := c.logger(slog.LevelWarn)
+	switch {
+	case log == nil:
+	case err != nil:
+		log.Warn("lock: the backend is not open yet, will try again", "backend", c.name, "err", err)
+	default:
+		log.Warn("lock: the backend is open", "backend", c.name)
+	}
+}
+
+// stopTimeout bounds how long Close waits for an attempt to open the backend.
+const stopTimeout = 2 * time.Second
+
+func (c *Client) stopOpening(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	c.opening.Stop(ctx)
+}

@@ -1,0 +1,162 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+)
+
+// lines collects what is logged at level Info and above.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, string(b))
+	return len(b), nil
+}
+
+// unanswered lets requests that begin in an outage hang until their context ends.
+func unanswered(from, to time.Time) func(context.Context, string, int) (error, bool) {
+	return func(ctx context.Context, _ string, _ int) (error, bool) {
+		if now := time.Now(); now.Before(from) || now.After(to) {
+			return nil, true
+		}
+		<-ctx.Done()
+		return backend.Uncertain(ctx.Err()), false
+	}
+}
+
+// An outage is logged in a few lines, whatever the number of leases.
+func TestLinesOfAnOutage(t *testing.T) {
+	const leases, outage = 1000, 8 * time.Second
+	for name, c := range map[string]struct {
+		ttl      time.Duration
+		min, max int
+		last     string
+	}{
+		"survived": {20 * time.Second, 2, 2, "leases=1000"},
+		"lost":     {5 * time.Second, 5, 6, "lost=1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, out := newFake(), &lines{}
+				log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo}))
+				client := newClient(t, f, lock.WithTTL(c.ttl), lock.WithLogger(log))
+				held := lockMany(t, client, leases)
+				start := time.Now()
+				f.setSpoil(unanswered(start, start.Add(outage)))
+				time.Sleep(c.ttl)
+				if name == "survived" {
+					wantHeld(t, held...)
+				}
+				time.Sleep(c.ttl)
+				out.mu.Lock()
+				defer out.mu.Unlock()
+				if n := len(out.all); n < c.min || n > c.max {
+					t.Errorf("%d lines, want %d to %d:\n%s", n, c.min, c.max, strings.Join(out.all[:min(n, 20)], ""))
+				} else if last := out.all[n-1]; !strings.Contains(last, c.last) {
+					t.Errorf("the last line is %s, want %s in it", last, c.last)
+				}
+			})
+		})
+	}
+}
+
+// One failed renewal that the next one repairs is not logged above Debug.
+func TestASingleFailedRenewalIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, out := newFake(), &lines{}
+		log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		client := newClient(t, f, lock.WithTTL(6*time.Second), lock.WithLogger(log))
+		f.setSpoil(func(_ context.Context, op string, n int) (error, bool) {
+			if op == "renew" && n%3 == 1 {
+				return backend.Uncertain(errNet), false
+			}
+			return nil, true
+		})
+		l := mustLock(t, client.Mutex("k"))
+		time.Sleep(time.Minute)
+		wantHeld(t, l)
+		if len(out.all) > 0 {
+			t.Errorf("logged: %s", out.all)
+		}
+	})
+}
+
+// Goroutines that go on to ask for locks during an outage cost no lease, and leave no more
+// goroutines and cleanups than requests that were sent.
+func TestLocksInAnOutage(t *testing.T) {
+	const askers, leases, lockTTL = 2000, 100, 5 * time.Second
+	const outage = lockTTL * 6 / 10
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newClient(t, batchAbandoner{f}, lock.WithTTL(lockTTL))
+		held := lockMany(t, c, leases)
+		before := runtime.NumGoroutine()
+		start := time.Now()
+		slots := make(chan struct{}, 64) // connections; a request that gets none is not sent
+		down := unanswered(start, start.Add(outage))
+		var sent int // guarded by f.mu
+		f.setSpoil(func(ctx context.Context, op string, n int) (error, bool) {
+			if op != "acquire" {
+				return down(ctx, op, n)
+			}
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+			case <-ctx.Done():
+				return backend.NotExecuted(ctx.Err()), false
+			}
+			f.mu.Lock()
+			sent++
+			f.mu.Unlock()
+			return down(ctx, op, n)
+		})
+		var all sync.WaitGroup
+		for i := range askers {
+			all.Go(func() {
+				for time.Since(start) < outage {
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					if l, err := c.Mutex(fmt.Sprint("asked ", i)).Lock(ctx); err == nil {
+						_ = l.Unlock(t.Context())
+					}
+					cancel()
+				}
+			})
+		}
+		most := 0
+		for time.Since(start) < outage {
+			most = max(most, runtime.NumGoroutine()-before)
+			time.Sleep(50 * time.Millisecond)
+		}
+		all.Wait()
+		time.Sleep(2 * time.Second)
+		wantHeld(t, held...)
+		abandoned, requests := f.count("abandoned")+f.count("abandon"), f.count("abandon")+f.count("abandon batch")
+		t.Logf("%d goroutines at most; %d requests sent of %d, %d abandoned in %d requests", most, sent, f.count("acquire"), abandoned, requests)
+		if most > 3*askers {
+			t.Errorf("%d goroutines at most, of %d that ask", most, askers)
+		}
+		if abandoned > sent+requests || requests > sent {
+			t.Errorf("%d attempts sent, %d abandoned in %d requests", sent, abandoned, requests)
+		}
+		for i := range askers {
+			if h := f.holder(fmt.Sprint("asked ", i)); h != "" {
+				t.Fatalf("a lock is held that no goroutine got: %s", h)
+			}
+		}
+	})
+}

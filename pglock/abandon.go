@@ -1,0 +1,83 @@
+package pglock
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// abandonPage is the number of attempts that one transaction abandons.
+const abandonPage = 50
+
+// abandoning is an attempt to abandon.
+type abandoning struct {
+	i         int // in the batch
+	key       []byte
+	owner     string
+	tombstone bool
+	a         *attempt // nil if it is not registered
+}
+
+func (b *Backend) abandoning(i int, req backend.Request) abandoning {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.attempts[req.Owner]
+	tombstone := a == nil || a.state != settled
+	if tombstone {
+		delete(b.attempts, req.Owner)
+	}
+	return abandoning{i, b.key(req.Key), req.Owner, tombstone, a}
+}
+
+// Abandon ends an attempt: it leaves the queue or releases the grant. It leaves a tombstone,
+// which refuses requests that arrive later, unless each request of the attempt had a reply.
+func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
+	return b.AbandonBatch(ctx, []backend.Request{req})[0]
+}
+
+// AbandonBatch abandons attempts, 50 in a transaction and a round trip. A transaction that the
+// server rolls back, or that waits for a row for a second, is divided.
+func (b *Backend) AbandonBatch(ctx context.Context, reqs []backend.Request) []error {
+	all, errs := make([]abandoning, len(reqs)), make([]error, len(reqs))
+	for i, req := range reqs {
+		all[i] = b.abandoning(i, req)
+	}
+	// In one order, so that two batches do not wait for each other.
+	slices.SortFunc(all, func(x, y abandoning) int { return bytes.Compare(x.key, y.key) })
+	for page := range slices.Chunk(all, abandonPage) {
+		b.abandonAll(ctx, page, errs)
+	}
+	return errs
+}
+
+func (b *Backend) abandonAll(ctx context.Context, all []abandoning, errs []error) {
+	var calls []call
+	keys, retryFor := map[string][]byte{}, noRetry
+	if len(all) == 1 {
+		retryFor = 0
+	} else {
+		calls = append(calls, do("SELECT set_config('lock_timeout', '1s', true)"))
+	}
+	for _, a := range all {
+		calls = append(calls, b.endCalls(a.key, a.owner, "release", "", "", true, a.tombstone)...)
+		keys[a.owner] = a.key
+	}
+	released, err := b.endAll(ctx, retryFor, calls)
+	if (rolledBack(err) || sqlState(err) == "55P03") && len(all) > 1 {
+		b.abandonAll(ctx, all[:len(all)/2], errs)
+		b.abandonAll(ctx, all[len(all)/2:], errs)
+		return
+	}
+	for _, a := range all {
+		if errs[a.i] = err; err == nil && a.a != nil {
+			a.a.unregister()
+		}
+	}
+	for _, r := range released {
+		if r.handedOver {
+			b.watch(keys[r.holder.Owner], r.processes)
+		}
+	}
+}

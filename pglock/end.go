@@ -1,0 +1,101 @@
+package pglock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// endedGrant is the grant that a statement has ended, and to whom it handed over.
+type endedGrant struct {
+	holder     backend.Holder
+	handedOver bool
+	processes  []string // of the next holder, and of the waiter that is notified when its lease ends
+}
+
+// end ends a grant, as end.sql does, and returns it, or nil if there is none. If leave is set
+// the attempt also leaves the queue. The key is passed on again if it is not claimed.
+func (b *Backend) end(ctx context.Context, key []byte, owner, kind, process, secret string, leave, tombstone bool) (*endedGrant, error) {
+	all, err := b.endAll(ctx, 0, b.endCalls(key, owner, kind, process, secret, leave, tombstone))
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	if all[0].handedOver {
+		b.watch(key, all[0].processes)
+	}
+	return &all[0], nil
+}
+
+func (b *Backend) endCalls(key []byte, owner, kind, process, secret string, leave, tombstone bool) []call {
+	calls := []call{do(b.sql.lock, key), do(b.sql.leave, key, owner, tombstone), do(b.sql.end, key, owner, kind, process, secret, tombstone)}
+	switch {
+	case tombstone: // also if there is no row: a late request would insert it
+		calls[0].sql = b.sql.ensure
+	case !leave:
+		calls = slices.Delete(calls, 1, 2)
+	}
+	return calls
+}
+
+func (b *Backend) endAll(ctx context.Context, retryFor time.Duration, calls []call) ([]endedGrant, error) {
+	all, _, err := query(ctx, b, retryFor, func(r pgx.CollectableRow) (e endedGrant, err error) {
+		var token, left int64
+		var owner, metadata, next, second string
+		err = r.Scan(&token, &owner, &metadata, &left, &e.handedOver, &next, &second, nil, nil, nil, nil)
+		e.holder, e.processes = holder(owner, metadata, token, left), []string{next, second}
+		return e, err
+	}, calls...)
+	return all, err
+}
+
+// release releases the grant of an attempt of this process, if it holds the key.
+func (b *Backend) release(ctx context.Context, key []byte, owner string, tombstone bool) (*endedGrant, error) {
+	return b.end(ctx, key, owner, "release", b.process, b.secretOf(owner), false, tombstone)
+}
+
+// watchDelay lets a waiter that knows of the grant ask first: it may be granted itself.
+const watchDelay = 100 * time.Millisecond
+
+// watch sees to it that a process which is alive knows when a provisional grant ends: the
+// process of the next holder and that of the waiter behind it may both be dead. A waiter of
+// this process polls then; if there is none, watch passes the key on.
+func (b *Backend) watch(key []byte, processes []string) {
+	name := string(key[len(b.opt.prefix)+1:])
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.lines[name]; l != nil && len(l.waiters) > 0 {
+		l.pollIn(provisionalTTL)
+		return
+	}
+	if slices.Contains(processes, b.process) || b.closed {
+		return
+	}
+	_, watching := b.watched[name]
+	b.watched[name] = time.Now().Add(provisionalTTL + watchDelay) // a later hand-over delays the look
+	if watching {
+		return
+	}
+	b.wg.Go(func() {
+		for left := provisionalTTL + watchDelay; left > 0; left = b.watchFor(name) {
+			sleep(b.ctx, left)
+		}
+		_, _ = b.end(b.ctx, key, "", "pass", "", "", false, false) // and watches the next one
+	})
+}
+
+// watchFor returns for how long the look at a key is delayed. If it is not, the key is no
+// longer watched.
+func (b *Backend) watchFor(name string) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := time.Until(b.watched[name])
+	if left <= 0 || b.closed {
+		delete(b.watched, name)
+		return 0
+	}
+	return left
+}

@@ -1,0 +1,51 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+// Follow sends script, which grants a free key to its next waiter, when a provisional grant ends
+// that a request of this process made: the waiters that the server notified may all be dead. It
+// repeats that while the last provisional grant is not claimed. left is the length of the
+// provisional grant, in ms; Follow does nothing if it is 0. A later call for the same key delays
+// the script, so that a busy key costs nothing.
+func (s *Server) Follow(keys protocol.Keys, left int64, script *protocol.Script, names []string, args func() []any) {
+	if left <= 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end := time.Now().Add(protocol.OfMillis(left) + protocol.PollSlack())
+	if _, pending := s.followed[keys.Lock]; pending {
+		s.followed[keys.Lock] = end
+		return
+	}
+	s.followed[keys.Lock] = end
+	var look func()
+	look = func() {
+		s.mu.Lock()
+		end := s.followed[keys.Lock]
+		if s.closed {
+			s.mu.Unlock()
+			return
+		}
+		if d := time.Until(end); d > 0 {
+			s.mu.Unlock()
+			time.AfterFunc(d, look)
+			return
+		}
+		delete(s.followed, keys.Lock)
+		s.mu.Unlock()
+		s.Go(func() {
+			ctx, cancel := context.WithTimeout(s.Life, protocol.ProvisionalTTL)
+			defer cancel()
+			if r, err := s.Eval(ctx, script, names, args()...); err == nil {
+				s.Follow(keys, r.Num(0), script, names, args)
+			}
+		})
+	}
+	time.AfterFunc(time.Until(end), look)
+}
