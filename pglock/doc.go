@@ -20,7 +20,7 @@
 //	listen_always=false    true: listen from the beginning, so that a break is pushed; see WithListenAlways
 //	pool_size=n            connections; default 4, or the number of CPUs if greater
 //	dial_timeout=3s        to connect
-//	timeout=5s             for a reply, if the context does not end sooner
+//	timeout=5s             for a reply, if the context does not end sooner; the connection stays if the server is only slow
 //	retention=24h          after which time without use clients remove the row of a name; at least 1m; 0: never
 //	sslmode=prefer         disable, allow, prefer, require, verify-ca, verify-full
 //	sslrootcert, sslcert, sslkey, sslsni           as for libpq

@@ -136,15 +136,18 @@ func connConfig(u *backend.URL, hosts []string, q url.Values, dialTimeout time.D
 	return cfg, nil
 }
 
-// suppressCancel keeps pgx from sending a cancel request through a pooler when the
-// context of a statement ends: each connection dials once only. Statements are short,
-// and PgBouncer 1.18 to 1.20 may end when it receives one (its issue 822).
+// cancelKey is in the context of the cancel requests of awaitLate.
+type cancelKey struct{}
+
+// suppressCancel keeps pgx from sending a cancel request when it closes a connection, which may take 15 s, and awaitLate
+// from sending one through a pooler: PgBouncer 1.18 to 1.20 may end when it receives one (its issue 822). Each
+// connection dials once for itself.
 func (o *options) suppressCancel(_ context.Context, c *pgx.ConnConfig) error {
 	var connected atomic.Bool
 	dial := c.DialFunc
 	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if connected.Load() && o.pooled.Load() {
-			return nil, errors.New("cancel requests are not sent through a pooler")
+		if connected.Load() && (o.pooled.Load() || ctx.Value(cancelKey{}) == nil) {
+			return nil, errors.New("no cancel request is sent")
 		}
 		return dial(ctx, network, addr)
 	}

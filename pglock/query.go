@@ -27,8 +27,7 @@ func do(sql string, args ...any) call { return call{sql, args} }
 
 // query executes statements in one transaction and one round trip. It returns the rows of
 // the last one, and of the others with its text, the time before they were sent, and an
-// error of explain. When ctx ends, query closes the connection, so that no reply stays
-// on a connection of the pool.
+// error of explain. When ctx ends, query returns; see queryOnce.
 //
 // If the server rolls back the statement in favor of another transaction, query sends it
 // again: within the timeout if retryFor is 0, else for retryFor with the whole timeout
@@ -72,14 +71,9 @@ func query[T any](ctx context.Context, b *Backend, retryFor time.Duration, scan 
 	}
 }
 
-func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], calls []call) (rows []T, sent time.Time, err error) {
-	conn, err := b.pool.Acquire(ctx)
-	if err != nil {
-		return nil, sent, backend.NotExecuted(err)
-	}
-	defer conn.Release() // closes the connection if a reply is left on it
+func send[T any](ctx context.Context, b *Backend, conn *pgx.Conn, scan pgx.RowToFunc[T], calls []call) (rows []T, sent time.Time, err error) {
 	if len(calls) > 1 {
-		return pipeline(ctx, b, conn.Conn(), scan, calls)
+		return pipeline(ctx, b, conn, scan, calls)
 	}
 	sent = time.Now()
 	sql, args := calls[0].sql, calls[0].args

@@ -1,0 +1,76 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/integration/postgres/pgtest"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/pglock"
+)
+
+// TestLateReplyKeepsConnection: the context of a request ends while the server works on it. The server then cancels
+// the statement, and the connection stays. On a link that stays silent the connection is closed.
+func TestLateReplyKeepsConnection(t *testing.T) {
+	s, admin := server(t)
+	proxy := provision.NewProxy(t, s.Addr())
+	pool := poolOf(t, strings.Replace(pgtest.With(s, nil), s.Addr(), proxy.Addr(), 1), 1)
+	b, err := pglock.New(pool)
+	must(t, err)
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
+	g, err := b.TryAcquire(t.Context(), request("free", time.Hour))
+	must(t, err)
+	must(t, g.Release(t.Context()))
+	late := func(key string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		if _, err := b.TryAcquire(ctx, request(key, time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("want context.DeadlineExceeded, got %v", err)
+		}
+	}
+	usable := func() {
+		t.Helper()
+		must(t, b.Ping(t.Context()))
+	}
+	opened := pool.Stat().NewConnsCount()
+
+	tx, err := admin.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "SELECT FROM interlock FOR UPDATE") // for long, as a transaction with Guard
+	must(t, err)
+	late("free")
+	usable() // while the row is still locked
+	must(t, tx.Rollback(t.Context()))
+	if n := pool.Stat().NewConnsCount() - opened; n != 0 {
+		t.Errorf("want no new connection after a statement that waited for a row, got %d", n)
+	}
+
+	proxy.Stall()
+	late("other")
+	must(t, proxy.Heal())
+	usable()
+	if n := pool.Stat().NewConnsCount() - opened; n != 0 {
+		t.Errorf("want no new connection after a late reply, got %d", n)
+	}
+
+	proxy.BlackholeReplies()
+	late("third")
+	silent := time.Now()
+	must(t, eventually(func() error {
+		if n := pool.Stat().TotalConns(); n > 0 {
+			return fmt.Errorf("want no connection over a silent link, got %d", n)
+		}
+		return nil
+	}))
+	if d := time.Since(silent); d > 10*time.Second { // pgx alone takes 15 s
+		t.Errorf("a connection over a silent link kept its place in the pool for %v", d)
+	}
+	must(t, proxy.Heal())
+	usable()
+}
