@@ -70,6 +70,7 @@ func TestLinesOfAnOutage(t *testing.T) {
 				} else if last := out.all[n-1]; !strings.Contains(last, c.last) {
 					t.Errorf("the last line is %s, want %s in it", last, c.last)
 				}
+				runtime.KeepAlive(held) // not forgotten
 			})
 		})
 	}
