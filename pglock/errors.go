@@ -54,8 +54,11 @@ func (b *Backend) explain(ctx, within context.Context, err error) error {
 		case notExecuted:
 			what = "no connection"
 		}
-		text := flat(err.Error())
-		err = fmt.Errorf("%s: %s within %v (%s)", b.at(text), what, b.opt.timeout, text)
+		text, detail := flat(err.Error()), ""
+		if text != within.Err().Error() {
+			detail = " (" + text + ")"
+		}
+		err = fmt.Errorf("%s: %s within %v%s", b.at(text), what, b.opt.timeout, detail)
 	case ended(ctx) != nil && errors.Is(err, ended(ctx)):
 		err = fmt.Errorf("%s: %w", b.at(flat(err.Error())), flatError{err})
 	case ended(ctx) != nil:
