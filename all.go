@@ -216,8 +216,9 @@ func (r rank) compare(o rank) int {
 
 func rankOf(m Mutex) (r rank) {
 	switch m := m.(type) {
-	case *mutex:
-		return rank{m.name, m.client.name, m.client.seq}
+	case clientLock:
+		l := m.lock()
+		return rank{l.name, l.client.name, l.client.seq}
 	case Composed:
 		if parts := m.Parts(); len(parts) > 0 {
 			r = rankOf(parts[len(parts)-1])
@@ -241,10 +242,10 @@ func locksOf(m Mutex) (locks []Mutex) {
 
 // sameLock reports whether x and y exclude each other, as far as can be seen.
 func sameLock(x, y Mutex) bool {
-	mx, ok := x.(*mutex)
-	my, ok2 := y.(*mutex)
+	lx, ok := x.(clientLock)
+	ly, ok2 := y.(clientLock)
 	if ok && ok2 {
-		return mx.client == my.client && mx.name == my.name
+		return lx.lock().client == ly.lock().client && lx.lock().name == ly.lock().name
 	}
 	return reflect.TypeOf(x) == reflect.TypeOf(y) && reflect.TypeOf(x).Comparable() && x == y
 }

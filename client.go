@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/buildinfo"
 	"github.com/interlock-go/lock/internal/engine"
 	"github.com/interlock-go/lock/internal/lazy"
 )
@@ -56,11 +57,15 @@ func (c *Client) await(ctx context.Context, wait bool) (*core, error) {
 // Mutex returns the lock of a name: 1 to backend.MaxName bytes of any value. It sends
 // nothing. Lock and TryLock report an invalid name or option.
 func (c *Client) Mutex(name string, opts ...MutexOption) Mutex {
+	return c.mutex(name, backend.Share{}, opts)
+}
+
+func (c *Client) mutex(name string, share backend.Share, opts []MutexOption) *mutex {
 	cfg := c.cfg.mutex
 	for _, o := range opts {
 		o.applyMutex(&cfg)
 	}
-	m := &mutex{client: c, name: name}
+	m := &mutex{client: c, name: name, share: share}
 	if core := c.core(); core != nil {
 		m.bound = m.bind(core, &cfg, len(opts) > 0)
 	} else {
@@ -109,4 +114,11 @@ func (c *Client) wrap(op, name string, err error) error {
 		return wrapped
 	}
 	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
+}
+
+// Version returns the version of this module in the running program, for example "v0.1.0", or
+// "(devel)" if it was built from a work tree.
+func Version() string {
+	_, version := buildinfo.ModuleOf("github.com/interlock-go/lock")
+	return version
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/engine"
 )
 
@@ -91,6 +92,7 @@ func (c *combinedLease) Key() string                 { return c.label }
 func (c *combinedLease) Owner() string               { return "" }
 func (c *combinedLease) Token() uint64               { return 0 }
 func (c *combinedLease) GrantedAs() (string, uint64) { return "", 0 }
+func (c *combinedLease) Slots() []int                { return nil }
 func (c *combinedLease) Context() *leaseContext      { return &c.ctx }
 
 func (c *combinedLease) waited(bool) {
@@ -137,6 +139,10 @@ func (c *combinedLease) SetMinHoldStart(t time.Time) {
 	for _, p := range c.leases {
 		p.of.SetMinHoldStart(t)
 	}
+}
+
+func (c *combinedLease) downgrade(context.Context) error {
+	return opError("downgrade", c.label, backend.Invalid("lease", c.label, "one of a single lock: downgrade before locking others"))
 }
 
 // unlock ends the lease, then its parts.

@@ -39,6 +39,8 @@ type lease interface {
 	waited(pins bool)                                              // something waits for the end; pins: as long as it does, it refers to the Lease
 	renew(ctx context.Context, op string, ttl time.Duration) error // ttl is zero for "check"
 	unlock(ctx context.Context) error
+	downgrade(ctx context.Context) error
+	Slots() []int
 }
 
 // Name returns the name of the lock.
@@ -116,6 +118,20 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.of.renew(ctx, "extend", ttl)
 }
 
+// Downgrade makes the lease of a writer that of a reader, in one step: nothing else is granted in
+// between, and readers that wait at the head of the queue are granted the lock. It never waits
+// for other holders. The token stays. It does nothing to the lease of a reader, and returns an
+// ErrInvalid for a lease of permits, for one with nested leases (WithReentry), and while others
+// wait for permits of the same name. It repeats a request that failed until ctx ends or half
+// of the time up to Expires has passed. If the error matches ErrUncertain, others may read
+// already; call Downgrade again. There is no opposite, see RWMutex.
+func (l *Lease) Downgrade(ctx context.Context) error { return l.of.downgrade(ctx) }
+
+// Slots returns which of the permits 0 to n-1 of a Semaphore of n the lease holds, in rising
+// order: the lowest that were free when it was granted. No other trusted lease holds any of
+// them, so a slot can number a worker, a shard or a port. It is nil for any other lease.
+func (l *Lease) Slots() []int { return l.of.Slots() }
+
 // RestartMinHold makes the minimum hold (WithMinHold) count from now instead of from
 // the grant. It does nothing for a lease that is nested in another (WithReentry).
 func (l *Lease) RestartMinHold() { l.of.SetMinHoldStart(time.Now()) }
@@ -163,6 +179,10 @@ func (s *singleLease) renew(ctx context.Context, op string, ttl time.Duration) e
 		}
 	}
 	return s.client.wrap(op, s.Key(), s.Renew(ctx, ttl))
+}
+
+func (s *singleLease) downgrade(ctx context.Context) error {
+	return s.client.wrap("downgrade", s.Key(), s.Downgrade(ctx))
 }
 
 func (s *singleLease) unlock(ctx context.Context) error {

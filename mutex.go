@@ -50,6 +50,7 @@ type ChangeWatcher interface {
 type mutex struct {
 	client *Client
 	name   string
+	share  backend.Share
 	bound  boundMutex
 	late   *lateMutex // if the backend was not open when the mutex was made; then bound has only an error
 }
@@ -68,21 +69,35 @@ type lateMutex struct {
 
 // check returns why a mutex can never be locked on a backend.
 func (m *mutex) check(caps backend.Capabilities, cfg *mutexConfig) error {
-	if err := validName(m.name, caps); err != nil {
+	if err := m.checkName(caps); err != nil {
 		return err
 	}
 	return cfg.validate(caps)
 }
 
+// checkName returns why the name or the share of m can never be locked on a backend.
+func (m *mutex) checkName(caps backend.Capabilities) error {
+	if err := validName(m.name, caps); err != nil {
+		return err
+	}
+	if err := m.share.Validate(); err != nil {
+		return err
+	}
+	if caps.Scope == 0 { // the backend is not open yet
+		return nil
+	}
+	return caps.CheckShare(m.share)
+}
+
 // bind returns what m uses of core. The options of the client are valid.
 func (m *mutex) bind(core *core, cfg *mutexConfig, ownOptions bool) boundMutex {
 	b := boundMutex{engine: core.engine.Mutex(engine.Params{
-		Key: m.name, Metadata: cfg.metadata, TTL: cfg.ttl, MinHold: cfg.minHold, Wait: cfg.wait, Fixed: cfg.noRenewal, Reentrant: cfg.reentry,
+		Key: m.name, Share: m.share, Metadata: cfg.metadata, TTL: cfg.ttl, MinHold: cfg.minHold, Wait: cfg.wait, Fixed: cfg.noRenewal, Reentrant: cfg.reentry,
 	})}
 	if ownOptions {
 		b.err = m.check(core.caps, cfg)
 	} else {
-		b.err = validName(m.name, core.caps)
+		b.err = m.checkName(core.caps)
 	}
 	return b
 }
@@ -119,7 +134,7 @@ func (m *mutex) acquire(ctx context.Context, op string, wait bool) (*Lease, erro
 	}
 	bound, err := m.await(ctx, wait)
 	if err != nil {
-		m.client.report(ctx, engine.Event{Kind: engine.Failed, Op: op, Key: m.name, Wait: time.Since(start), Err: err})
+		m.client.report(ctx, engine.Event{Kind: engine.Failed, Op: op, Key: m.name, Share: m.share, Wait: time.Since(start), Err: err})
 		return nil, m.client.wrap(op, m.name, err)
 	}
 	held, err := bound.engine.Acquire(ctx, op, wait, start)

@@ -48,6 +48,7 @@ type Observer struct {
 type Event struct {
 	Backend string
 	Name    string
+	Share   Share         // what was asked for
 	Owner   string        // Lease.Owner, one for each grant; empty before the grant
 	Token   uint64        // zero before the grant, or if the backend has none
 	Wait    time.Duration // since the call of Lock or TryLock

@@ -21,7 +21,7 @@ func (c *Client) report(ctx context.Context, e engine.Event) {
 	}
 	if len(c.cfg.observers) > 0 {
 		notifyObservers(ctx, c.cfg.observers, e.Kind, Event{
-			Backend: c.name, Name: e.Key, Owner: e.Owner, Token: e.Token,
+			Backend: c.name, Name: e.Key, Share: e.Share, Owner: e.Owner, Token: e.Token,
 			Wait: e.Wait, Waited: e.Waited, Held: e.Held, Place: e.Place, Err: e.Err,
 		})
 	}

@@ -106,6 +106,23 @@ type Keeper interface {
 	Keep(ctx context.Context, d time.Duration) error
 }
 
+// Downgrader is implemented by a Grant of a driver that declares [Capabilities.Shared].
+type Downgrader interface {
+	// Downgrade makes an exclusive grant that of a reader, in one step: nothing else holds
+	// the key in between. Readers at the head of the queue are then granted. The token stays.
+	// A second call after an error completes it, and does nothing to a reader. It returns
+	// ErrLost if this grant does not hold the key, and the error of CapacityError if permits
+	// are waited for.
+	Downgrade(ctx context.Context) error
+}
+
+// SlotHolder is implemented by a Grant of a driver that declares [Capabilities.Permits].
+type SlotHolder interface {
+	// Slots returns which of the permits 0 to Capacity-1 this grant holds, in rising order: the
+	// lowest that were free when it was made. It is empty for other grants.
+	Slots() []int
+}
+
 // Request is one attempt to acquire a key.
 type Request struct {
 	// Key is the name of the lock: 1 to MaxName bytes of any value. The driver escapes it
@@ -113,6 +130,9 @@ type Request struct {
 	Key string
 	// Owner identifies this attempt and no other: 32 lower-case hex digits, random.
 	Owner string
+	// Share is what the request asks for; the zero Share is the whole key. A driver gets no
+	// share that it does not declare.
+	Share Share
 	// TTL is how long the service keeps the grant without a renewal. It is within the
 	// declared bounds of the driver.
 	TTL time.Duration
@@ -212,13 +232,14 @@ type Lister interface {
 	List(ctx context.Context, yield func(Info) bool) error
 }
 
-// Breaker frees a key that another client holds. The next waiter gets it, the token still
+// Breaker frees a key that other clients hold. The next waiter gets it, the token still
 // rises, and the old holder is notified if the service can push.
 type Breaker interface {
-	// Break frees key if owner holds it, or whichever attempt holds it if owner is "". It
-	// returns the holder that it removed, or nil if the key was free. If the key has another
-	// holder, Break changes nothing and returns a [*LockedError] with that holder. The
-	// comparison with owner and the removal must be one step for the service.
+	// Break ends the grant of owner on key, or all grants of key if owner is "". It returns
+	// the holder that it removed, the first of them if there were several, or nil if the key
+	// was free. If owner does not hold the key and another attempt does, Break changes nothing
+	// and returns a [*LockedError] with that holder. The comparison with owner and the removal
+	// must be one step for the service.
 	Break(ctx context.Context, key, owner string) (*Holder, error)
 }
 
@@ -242,6 +263,8 @@ type Contender struct {
 	Owner string `json:"owner"`
 	// Metadata is Request.Metadata of the attempt, "" if unknown.
 	Metadata string `json:"metadata,omitempty"`
+	// Share is Request.Share of the attempt, the share of a reader after a downgrade.
+	Share Share `json:"share,omitzero"`
 	// Age is for how long the contender has held or waited, by the clock of the service;
 	// zero if the service does not know. A holder has held for no longer than that.
 	Age time.Duration `json:"age_ns,omitempty"`
@@ -252,6 +275,8 @@ type Holder struct {
 	Contender
 	// Token is the holder's fencing token, zero if it has none.
 	Token uint64 `json:"token,omitempty"`
+	// Slots are the permits that the holder has, see SlotHolder.
+	Slots []int `json:"slots,omitempty"`
 	// Left is how long the service keeps the grant unless it is renewed, at the time
 	// of the answer. Zero if it does not expire.
 	Left time.Duration `json:"left_ns,omitempty"`
@@ -262,8 +287,10 @@ type Holder struct {
 // Info is the state of a key at one moment.
 type Info struct {
 	Name string `json:"name"`
-	// Holder is nil if the key is free.
+	// Holder is nil if the key is free. Of several holders it is the one with the lowest token.
 	Holder *Holder `json:"holder"`
+	// Others are the other holders of a key that is shared, in the order of their tokens.
+	Others []Holder `json:"others,omitempty"`
 	// Waiters are in the order in which they will be served, if that is known.
 	Waiters []Contender `json:"waiters,omitempty"`
 }

@@ -25,6 +25,10 @@ type Capabilities struct {
 	// broken. Otherwise the next renewal or check finds it.
 	PushesLoss bool `json:"pushes_loss"`
 
+	// Shared is set if the backend grants read locks, see Share.
+	Shared bool `json:"shared,omitempty"`
+	// Permits is set if the backend grants the permits of semaphores, see Share.
+	Permits bool `json:"permits,omitempty"`
 	// MinTTL and MaxTTL bound Request.TTL. Zero is no bound.
 	MinTTL time.Duration `json:"min_ttl_ns"`
 	MaxTTL time.Duration `json:"max_ttl_ns,omitempty"`
@@ -110,6 +114,8 @@ var (
 	RequireNetworkScope    = Requirement{"scope=network", func(c Capabilities) bool { return c.Scope >= ScopeNetwork }}
 	RequireFencing         = Requirement{"fencing=memory", func(c Capabilities) bool { return c.Fencing >= FencingMemory }}
 	RequireFencingRestart  = Requirement{"fencing=restart", func(c Capabilities) bool { return c.Fencing >= FencingRestart }}
+	RequireShared          = Requirement{"shared", func(c Capabilities) bool { return c.Shared }}
+	RequirePermits         = Requirement{"permits", func(c Capabilities) bool { return c.Permits }}
 	RequireFencingFailover = Requirement{"fencing=failover", func(c Capabilities) bool { return c.Fencing >= FencingFailover }}
 )
 

@@ -2,6 +2,7 @@ package memlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -16,6 +17,8 @@ type grant struct {
 	attempt backend.Contender
 	onLost  func(error)
 
+	share    backend.Share
+	slots    []int     // of a semaphore; constant once the attempt was granted
 	token    uint64    // constant once the attempt was granted
 	until    time.Time // the lock is kept until then
 	promised time.Time // the end that the last renewal returned, which may be earlier; zero without renewal
@@ -23,8 +26,10 @@ type grant struct {
 }
 
 var (
-	_ backend.Grant  = (*grant)(nil)
-	_ backend.Keeper = (*grant)(nil)
+	_ backend.Grant      = (*grant)(nil)
+	_ backend.Keeper     = (*grant)(nil)
+	_ backend.Downgrader = (*grant)(nil)
+	_ backend.SlotHolder = (*grant)(nil)
 )
 
 func (g *grant) Token() uint64 { return g.token }
@@ -79,25 +84,53 @@ func (g *grant) Release(context.Context) error {
 	if e == nil {
 		return backend.ErrLost
 	}
-	e.handOver(now)
+	e.end(g, now)
 	return nil
 }
 
+// Downgrade implements backend.Downgrader.
+func (g *grant) Downgrade(ctx context.Context) error {
+	if err := g.b.check(ctx); err != nil {
+		return err
+	}
+	now := time.Now()
+	g.sh.mu.Lock()
+	defer g.sh.mu.Unlock()
+	e := g.held(now)
+	if e == nil {
+		return backend.ErrLost
+	}
+	if !g.share.Exclusive() {
+		return nil
+	}
+	if err := e.checkCapacity(backend.Reader); err != nil {
+		return err
+	}
+	g.share = backend.Reader
+	e.weight = g.share.Weight
+	e.count(g.share)
+	e.admit(now)
+	return nil
+}
+
+// Slots implements backend.SlotHolder.
+func (g *grant) Slots() []int { return slices.Clone(g.slots) }
+
 // held returns the entry that g holds, nil if it holds none at now.
 func (g *grant) held(now time.Time) *entry {
-	if e := g.sh.live(g.id, now); e != nil && e.holder == g {
+	if e := g.sh.live(g.id, now); e != nil && slices.Contains(e.holders, g) {
 		return e
 	}
 	return nil
 }
 
 func (g *grant) holder(now time.Time) backend.Holder {
-	return backend.Holder{Contender: g.contender(now), Token: g.token, Left: g.until.Sub(now)}
+	return backend.Holder{Contender: g.contender(now), Token: g.token, Slots: g.Slots(), Left: g.until.Sub(now)}
 }
 
 // contender returns what Inspect shows of the attempt at now.
 func (g *grant) contender(now time.Time) backend.Contender {
 	c := g.attempt
-	c.Age = now.Sub(g.since)
+	c.Age, c.Share = now.Sub(g.since), g.share
 	return c
 }

@@ -68,18 +68,28 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 		sh.mu.Unlock()
 		return nil, nil
 	}
-	g := e.holder
-	holder := g.holder(now)
-	if owner != "" && owner != holder.Owner {
+	var removed []*grant
+	for _, g := range e.holders {
+		if owner == "" || owner == g.attempt.Owner {
+			removed = append(removed, g)
+		}
+	}
+	if len(removed) == 0 {
+		err := e.locked(now)
 		sh.mu.Unlock()
-		return nil, &backend.LockedError{Holder: holder}
+		return nil, err
 	}
-	e.handOver(now)
+	first := removed[0].holder(now)
+	for _, g := range removed {
+		e.end(g, now)
+	}
 	sh.mu.Unlock()
-	if g.onLost != nil {
-		g.onLost(fmt.Errorf("%w: broken", backend.ErrLost))
+	for _, g := range removed {
+		if g.onLost != nil {
+			g.onLost(fmt.Errorf("%w: broken", backend.ErrLost))
+		}
 	}
-	return &holder, nil
+	return &first, nil
 }
 
 // Ping implements backend.Pinger.

@@ -77,6 +77,8 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Wake:       backend.WakePush,
 		Fencing:    backend.FencingMemory,
 		PushesLoss: true,
+		Shared:     true,
+		Permits:    true,
 		MinTTL:     50 * time.Millisecond,
 		Caveats: []string{
 			"Excludes within one process only; tokens restart with the process.",
@@ -104,7 +106,7 @@ func (b *Backend) checkRequest(ctx context.Context, req *backend.Request) error 
 	if req.TTL <= 0 {
 		return backend.Invalid("TTL", req.TTL, "a positive duration")
 	}
-	return nil
+	return req.Share.Validate()
 }
 
 func invalidKey(key string) error {
@@ -133,6 +135,9 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	if g := e.repeated(&req, now); g != nil {
 		return g, nil
 	}
+	if g, err := b.join(e, &req, now); g != nil || err != nil {
+		return g, err
+	}
 	return nil, e.locked(now)
 }
 
@@ -160,6 +165,10 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		sh.mu.Unlock()
 		return g, nil
 	}
+	if g, err := b.join(e, &req, now); g != nil || err != nil {
+		sh.mu.Unlock()
+		return g, err
+	}
 	w := &waiter{ttl: req.TTL, turn: make(chan struct{})}
 	b.fill(&w.grant, sh, id, &req)
 	e.append(w, now)
@@ -184,16 +193,40 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	return &w.grant, nil
 }
 
+// join grants a share of a held lock that nothing waits for, if it fits; else it returns nil.
+func (b *Backend) join(e *entry, req *backend.Request, now time.Time) (backend.Grant, error) {
+	if err := e.checkCapacity(req.Share); err != nil {
+		return nil, err
+	}
+	if e.first != nil || !e.fits(req.Share) {
+		return nil, nil
+	}
+	g := &grant{}
+	b.fill(g, e.sh, e.id, req)
+	e.count(g.share)
+	e.grantTo(g, now, now.Add(req.TTL))
+	return g, nil
+}
+
 func (b *Backend) fill(g *grant, sh *shard, id lockID, req *backend.Request) {
-	g.b, g.sh, g.id, g.onLost = b, sh, id, req.OnLost
+	g.b, g.sh, g.id, g.share, g.onLost = b, sh, id, req.Share, req.OnLost
 	g.attempt = backend.Contender{Owner: req.Owner, Metadata: req.Metadata}
+}
+
+func (e *entry) holderOf(owner string) *grant {
+	for _, g := range e.holders {
+		if g.attempt.Owner == owner {
+			return g
+		}
+	}
+	return nil
 }
 
 // repeated returns the grant of an attempt that already holds the lock, nil if it does
 // not. The TTL counts from the last request.
 func (e *entry) repeated(req *backend.Request, now time.Time) *grant {
-	g := e.holder
-	if g.attempt.Owner != req.Owner {
+	g := e.holderOf(req.Owner)
+	if g == nil {
 		return nil
 	}
 	g.promised = time.Time{}
@@ -209,9 +242,9 @@ func (w *waiter) giveUp() {
 	g.sh.mu.Lock()
 	defer g.sh.mu.Unlock()
 	if w.queued {
-		g.sh.locks[g.id].remove(w)
+		g.sh.locks[g.id].remove(w, now)
 	} else if e := g.held(now); e != nil {
-		e.handOver(now)
+		e.end(g, now)
 	}
 }
 
@@ -229,9 +262,9 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	if e == nil {
 		return nil
 	}
-	e.refuse(errAbandoned, func(w *waiter) bool { return w.grant.attempt.Owner == req.Owner })
-	if e.holder.attempt.Owner == req.Owner {
-		e.handOver(now)
+	e.refuse(errAbandoned, now, func(w *waiter) bool { return w.grant.attempt.Owner == req.Owner })
+	if g := e.holderOf(req.Owner); g != nil {
+		e.end(g, now)
 	}
 	return nil
 }
@@ -251,12 +284,12 @@ func (b *Backend) Close(context.Context) error {
 	if b.closed.Swap(true) {
 		return nil
 	}
-	mine := func(w *waiter) bool { return w.grant.b == b }
+	now, mine := time.Now(), func(w *waiter) bool { return w.grant.b == b }
 	for i := range b.space.shards {
 		sh := &b.space.shards[i]
 		sh.mu.Lock()
 		for _, e := range sh.locks {
-			e.refuse(backend.ErrClosed, mine)
+			e.refuse(backend.ErrClosed, now, mine)
 		}
 		sh.mu.Unlock()
 	}

@@ -60,12 +60,8 @@ func (a *attempt) acquire(ctx context.Context, wait bool) (*Lease, error) {
 		return nil, retry.ContextError(ctx)
 	}
 	if h, _ := ctx.Value(a.m.heldKey).(*heldGrant); h != nil && h.endCause() == nil {
-		if !a.m.params.Reentrant {
-			return nil, fmt.Errorf("%w by this very context, which would wait for itself; WithReentry allows nesting", backend.ErrLocked)
-		}
-		if l := newLease(ctx, h); h.add(l) {
-			l.nested = true
-			return l, nil
+		if l, err := a.nest(ctx, h); l != nil || err != nil {
+			return l, err
 		} // else the grant has just ended
 	}
 	if limit := a.m.params.Wait; wait && limit > 0 {
@@ -83,6 +79,21 @@ func (a *attempt) acquire(ctx context.Context, wait bool) (*Lease, error) {
 		return nil, closedError(err)
 	}
 	return l, err
+}
+
+// nest adds a lease to the grant of the same key that ctx has. It returns nil if the grant
+// has ended.
+func (a *attempt) nest(ctx context.Context, h *heldGrant) (*Lease, error) {
+	if !a.m.params.Reentrant {
+		return nil, fmt.Errorf("%w by this very context, which would wait for itself; WithReentry allows nesting", backend.ErrLocked)
+	}
+	l := newLease(ctx, h)
+	l.nested = true
+	added, err := h.add(l, a.m.params.Share)
+	if !added {
+		return nil, err
+	}
+	return l, nil
 }
 
 // request sends requests until one is granted in time. A grant that comes too late may be
@@ -142,7 +153,7 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 func (a *attempt) newRequest() (backend.Request, *lossRelay) {
 	relay := &lossRelay{engine: a.m.engine}
 	p := &a.m.params
-	return backend.Request{Key: p.Key, Owner: newOwner(), TTL: p.TTL, Metadata: p.Metadata, OnLost: relay.report}, relay
+	return backend.Request{Key: p.Key, Owner: newOwner(), Share: p.Share, TTL: p.TTL, Metadata: p.Metadata, OnLost: relay.report}, relay
 }
 
 func newOwner() string {
@@ -237,7 +248,7 @@ func (a *attempt) accept(req backend.Request, relay *lossRelay, g backend.Grant,
 		from = trust.Now() // the service counts no time: a fixed lease begins with its grant
 	}
 	h := &heldGrant{
-		engine: e, params: &a.m.params, req: req, grant: g, acquired: now,
+		engine: e, params: &a.m.params, req: req, share: req.Share, grant: g, acquired: now,
 		minHoldStart: now, ttl: req.TTL, serverUntil: now.Add(req.TTL),
 	}
 	if err := e.checkGrant(now, from, g, req.TTL); err != nil {

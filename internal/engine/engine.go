@@ -57,6 +57,7 @@ func New(cfg Config) *Engine {
 // Params are what a Mutex asks for.
 type Params struct {
 	Key, Metadata string
+	Share         backend.Share
 	TTL, MinHold  time.Duration
 	Wait          time.Duration // the wait limit, zero for none
 	Fixed         bool          // no renewal

@@ -21,9 +21,10 @@ type heldGrant struct {
 	grant    backend.Grant
 	acquired time.Time
 
-	mu            sync.Mutex // guards the fields below
-	cause         error      // why it has ended; nil while it is held
-	leases        []*Lease   // not released; after the end as they were then
+	mu            sync.Mutex    // guards the fields below
+	cause         error         // why it has ended; nil while it is held
+	leases        []*Lease      // not released; after the end as they were then
+	share         backend.Share // what the leases may rely on
 	minHoldStart  time.Time
 	ttl           time.Duration      // of the next renewal
 	provisional   bool               // it was pushed for less than ttl, and not renewed yet
@@ -141,15 +142,19 @@ func (h *heldGrant) endAsLost(reason error) {
 	h.reportEnd(h.values(), Lost, err)
 }
 
-// add adds a lease, unless the grant has ended.
-func (h *heldGrant) add(l *Lease) bool {
+// add adds a lease of a share, unless the grant has ended. It returns an error if the grant
+// does not include that share.
+func (h *heldGrant) add(l *Lease, s backend.Share) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.cause != nil {
-		return false
+	switch {
+	case h.cause != nil:
+		return false, nil
+	case !h.share.Includes(s):
+		return false, fmt.Errorf("%w by this very context for %s, which does not include %s and would wait for itself: unlock it first", backend.ErrLocked, h.share, s)
 	}
 	h.leases = append(h.leases, l)
-	return true
+	return true, nil
 }
 
 // remove ends one lease, and the grant with its last lease: in one step, so that reentry

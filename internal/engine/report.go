@@ -27,6 +27,7 @@ type Event struct {
 	Kind   Kind
 	Op     string // of Waiting and Failed: that of Acquire
 	Key    string
+	Share  backend.Share
 	Owner  string
 	Token  uint64
 	Wait   time.Duration // since Acquire was called
@@ -45,7 +46,7 @@ func (a *attempt) reportWaiting(locked *backend.LockedError) {
 	a.locked = locked
 	a.mu.Unlock()
 	if report := a.m.engine.cfg.Report; first && report != nil {
-		report(a.values, Event{Kind: Waiting, Op: a.op, Key: a.m.params.Key, Wait: time.Since(a.start), Err: locked})
+		report(a.values, Event{Kind: Waiting, Op: a.op, Key: a.m.params.Key, Share: a.m.params.Share, Wait: time.Since(a.start), Err: locked})
 	}
 }
 
@@ -71,7 +72,7 @@ func (a *attempt) reportAcquired(h *heldGrant, wait time.Duration) {
 func (a *attempt) reportFailed(err error) {
 	first, waited := a.endReporting()
 	if report := a.m.engine.cfg.Report; first && report != nil {
-		report(a.values, Event{Kind: Failed, Op: a.op, Key: a.m.params.Key, Wait: time.Since(a.start), Waited: waited, Err: err})
+		report(a.values, Event{Kind: Failed, Op: a.op, Key: a.m.params.Key, Share: a.m.params.Share, Wait: time.Since(a.start), Waited: waited, Err: err})
 	}
 }
 
@@ -107,5 +108,5 @@ func (h *heldGrant) announce() {
 }
 
 func (h *heldGrant) event(kind Kind, err error) Event {
-	return Event{Kind: kind, Key: h.req.Key, Owner: h.req.Owner, Token: h.grant.Token(), Held: time.Since(h.acquired), Err: err}
+	return Event{Kind: kind, Key: h.req.Key, Share: h.req.Share, Owner: h.req.Owner, Token: h.grant.Token(), Held: time.Since(h.acquired), Err: err}
 }

@@ -63,6 +63,9 @@ func (b *Backend) Close(ctx context.Context) error { return b.inner.Close(ctx) }
 
 // TryAcquire makes one attempt, unless a request of this client uses or awaits the key.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	if !req.Share.Exclusive() {
+		return b.acquireShare(ctx, req, b.inner.TryAcquire)
+	}
 	if err := b.lockedHere(req.Key); err != nil {
 		return nil, err
 	}
@@ -105,6 +108,9 @@ func (b *Backend) lockedHere(key string) error {
 //
 // If req.OnWait panics, the caller must call Abandon.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	if !req.Share.Exclusive() {
+		return b.acquireShare(ctx, req, b.waiter.Acquire)
+	}
 	w := &localRequest{ctx: ctx, req: req, waits: make(chan *backend.LockedError, 1), result: make(chan turnResult, 1)}
 	b.mu.Lock()
 	q := b.queueLocked(req)

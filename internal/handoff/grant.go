@@ -55,7 +55,7 @@ func (s *sharedGrant) beginLocked(q *localQueue, a *attempt, w *localRequest) {
 	s.q = q
 	if t := s.grant.Token(); t > maxInnerToken {
 		q.b.release(s.grant, a.req, "release of a grant with too great a token")
-		q.serveLocked(w, turnResult{err: backend.Invalid("fencing token", t, fmt.Sprintf("at most %d with local hand-off", int64(maxInnerToken)))})
+		q.serveLocked(w, turnResult{err: errGreatToken(t)})
 		q.sendLocked()
 		q.forgetLocked()
 		return

@@ -15,7 +15,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (info backend.Info, e
 	}
 	translate := b.translator(key)
 	info, err = inner.Inspect(ctx, key)
-	translate(info.Holder)
+	translateInfo(&info, translate)
 	return info, err
 }
 
@@ -64,7 +64,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		return errors.ErrUnsupported
 	}
 	return inner.List(ctx, func(i backend.Info) bool {
-		b.translator(i.Name)(i.Holder)
+		translateInfo(&i, b.translator(i.Name))
 		return yield(i)
 	})
 }
@@ -94,6 +94,13 @@ func (b *Backend) translatorLocked(key string) func(*backend.Holder) {
 		default:
 			h.Token = turnToken(h.Token, 0)
 		}
+	}
+}
+
+func translateInfo(info *backend.Info, translate func(*backend.Holder)) {
+	translate(info.Holder)
+	for i := range info.Others {
+		translate(&info.Others[i])
 	}
 }
 

@@ -1,0 +1,92 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+)
+
+// MaxPermits is the greatest capacity of a semaphore.
+const MaxPermits = 1024
+
+// Share is the part of a key that a request asks for. The zero Share is the whole key: the
+// request is exclusive. Every key has one queue for all shares. Its head is granted as soon as
+// no exclusive grant holds the key and the weights held plus its own are at most its capacity;
+// an exclusive request is granted as soon as nothing holds the key. A request behind one that
+// cannot be granted waits, also if it would fit.
+//
+// All shared requests that hold a key or wait for it have the same capacity. A request with
+// another one fails with the error of [CapacityError].
+type Share struct {
+	// Weight is the number of permits, from 1 to Capacity; 1 for a reader.
+	Weight int `json:"weight,omitempty"`
+	// Capacity is the number of permits that can be held at once, at most MaxPermits. It is
+	// zero for readers, whose number is not limited.
+	Capacity int `json:"capacity,omitempty"`
+}
+
+// Reader is the share of a reader.
+var Reader = Share{Weight: 1}
+
+// Exclusive reports whether s is the whole key.
+func (s Share) Exclusive() bool { return s == Share{} }
+
+// String returns "exclusive", "read", or permits as in "2/10".
+func (s Share) String() string {
+	switch {
+	case s.Exclusive():
+		return "exclusive"
+	case s.Capacity == 0:
+		return "read"
+	}
+	return fmt.Sprintf("%d/%d", s.Weight, s.Capacity)
+}
+
+// Mode is the kind of share: "exclusive", "read" or "permits".
+func (s Share) Mode() string {
+	if s.Capacity > 0 {
+		return "permits"
+	}
+	return s.String()
+}
+
+// Includes reports whether a holder of s also holds o.
+func (s Share) Includes(o Share) bool {
+	return s.Exclusive() || !o.Exclusive() && s.Capacity == o.Capacity && s.Weight >= o.Weight
+}
+
+// Validate returns an ErrInvalid for a share that can never be granted.
+func (s Share) Validate() error {
+	switch {
+	case s == (Share{}) || s == Reader:
+		return nil
+	case s.Capacity < 1 || s.Capacity > MaxPermits:
+		return Invalid("capacity", s.Capacity, fmt.Sprintf("1 to %d permits", MaxPermits))
+	case s.Weight < 1 || s.Weight > s.Capacity:
+		return Invalid("permits", s.Weight, fmt.Sprintf("1 to %d, the capacity", s.Capacity))
+	}
+	return nil
+}
+
+// CheckShare returns an error that matches errors.ErrUnsupported if c does not declare s.
+func (c Capabilities) CheckShare(s Share) error {
+	switch {
+	case s.Exclusive(), s.Capacity == 0 && c.Shared, s.Capacity > 0 && c.Permits:
+		return nil
+	case s.Capacity == 0:
+		return fmt.Errorf("read locks: %w by backend %s", errors.ErrUnsupported, c.Name)
+	}
+	return fmt.Errorf("semaphores: %w by backend %s", errors.ErrUnsupported, c.Name)
+}
+
+// CapacityError is the error of a shared request whose capacity differs from that of the
+// shared requests that hold the key or wait for it. It matches ErrInvalid.
+func CapacityError(asked, present Share) error {
+	return fmt.Errorf("%w capacity: the lock is used as a %s; want the same, not a %s, until it is free", ErrInvalid, present.kind(), asked.kind())
+}
+
+func (s Share) kind() string {
+	if s.Capacity == 0 {
+		return "read/write lock"
+	}
+	return fmt.Sprintf("semaphore of %d", s.Capacity)
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/retry"
+)
+
+// Slots returns the permits that the lease holds, nil if it holds none of a semaphore.
+func (l *Lease) Slots() []int {
+	if g, ok := backend.As[backend.SlotHolder](l.held.grant); ok {
+		return g.Slots()
+	}
+	return nil
+}
+
+// Downgrade makes an exclusive grant that of a reader. It repeats a request that failed until
+// ctx ends or half of the trust that is left has passed. From the first request on nothing may
+// rely on exclusion, unless the service has refused the request.
+func (l *Lease) Downgrade(ctx context.Context) error {
+	h := l.held
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return retry.ContextError(ctx)
+	}
+	if !h.engine.tasks.Begin() {
+		return backend.ErrClosed
+	}
+	defer h.engine.tasks.Done()
+	err := h.downgrade(ctx)
+	if cause := l.Err(); cause != nil {
+		return cause
+	}
+	return retry.WithContext(ctx, err)
+}
+
+func (h *heldGrant) downgrade(ctx context.Context) error {
+	if err := h.engine.caps.CheckShare(backend.Reader); err != nil {
+		return err
+	}
+	d, ok := backend.As[backend.Downgrader](h.grant)
+	if !ok {
+		return fmt.Errorf("backend %s declares read locks and cannot downgrade: %w", h.engine.caps.Name, errors.ErrUnsupported)
+	}
+	done, err := h.beginRenewal(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	h.mu.Lock()
+	before, bound := h.share, h.ttl
+	if !h.trustedUntil.IsZero() {
+		bound = time.Until(h.trustedUntil) / 2
+	}
+	switch {
+	case before == backend.Reader:
+		h.mu.Unlock()
+		return nil
+	case !before.Exclusive():
+		h.mu.Unlock()
+		return backend.Invalid("downgrade", "of "+before.String()+" permits", "a lease of Lock, which becomes that of a reader")
+	case len(h.leases) > 1:
+		h.mu.Unlock()
+		return fmt.Errorf("%w downgrade: %d leases of WithReentry are nested in this grant and rely on exclusion: unlock them first", backend.ErrInvalid, len(h.leases)-1)
+	}
+	h.share = backend.Reader
+	h.mu.Unlock()
+
+	bounded, cancel := context.WithTimeout(ctx, max(bound, minRenewTime))
+	defer cancel()
+	err = retry.OwnTimeout(ctx, retry.Do(bounded, h.req.TTL, d.Downgrade))
+	switch {
+	case errors.Is(err, backend.ErrLost) && !retry.FromCause(ctx, err):
+		h.endAsLost(err)
+		return h.endCause()
+	case err != nil && !backend.OutcomeUnknown(err):
+		h.mu.Lock()
+		h.share = before
+		h.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// Share is the part of a lock that a lease holds or waits for: all of it, that of a reader, or
+// permits of a semaphore.
+type Share = backend.Share
+
+// RWMutex is a lock that many readers or one writer hold at a time. Its writer is the Mutex of
+// the same name: they exclude each other. Readers and writers are granted in the order in which
+// they came to the backend: a reader that comes after a waiting writer waits for it, so writers
+// do not starve, and readers behind each other are granted together.
+//
+// A reader cannot become a writer: two readers that wait for each other to leave would wait
+// without an end. Unlock and Lock, then read again what may have changed; or Lock, and
+// Downgrade the lease when the writing is done.
+//
+// Tokens of readers and writers rise together. A resource refuses a write with a token below
+// the greatest that it has seen, and a read with one below that of the last writer (package
+// fence).
+//
+// An RWMutex has no state, as a Mutex. It locks for writing where a Mutex is expected; RLocker
+// locks for reading.
+type RWMutex struct {
+	*mutex
+	reader *mutex
+}
+
+// RWMutex returns the read/write lock of a name. It sends nothing. If the backend grants no
+// read locks (backend.RequireShared), RLock and TryRLock return an error that matches
+// errors.ErrUnsupported.
+func (c *Client) RWMutex(name string, opts ...MutexOption) *RWMutex {
+	return &RWMutex{c.mutex(name, backend.Share{}, opts), c.mutex(name, backend.Reader, opts)}
+}
+
+// RLock waits until the lock is granted for reading, as Lock does for writing.
+func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) { return rw.reader.Lock(ctx) }
+
+// TryRLock makes one attempt to lock for reading. If a writer holds the lock or waits for it,
+// the error matches ErrLocked.
+func (rw *RWMutex) TryRLock(ctx context.Context) (*Lease, error) { return rw.reader.TryLock(ctx) }
+
+// RLocker returns the Mutex of the readers, for Do, All and other functions of a Mutex.
+func (rw *RWMutex) RLocker() Mutex { return rw.reader }
+
+// Semaphore is a lock with a number of permits. Acquire takes some of them until its lease
+// ends, and a lease that is lost frees its own permits only. Requests are granted in the order
+// in which they came to the backend: a large one waits in front of smaller ones that would fit.
+// Nothing is configured at the backend: the first request sets the capacity, and another one
+// is refused with ErrInvalid while the semaphore is in use. The Mutex of the same name takes
+// all permits, of any capacity.
+//
+// A Semaphore has no state, as a Mutex.
+type Semaphore struct {
+	client  *Client
+	name    string
+	permits int
+	opts    []MutexOption
+}
+
+// Semaphore returns the semaphore of a name with a number of permits, from 1 to
+// backend.MaxPermits. It sends nothing. If the backend grants no permits
+// (backend.RequirePermits), Acquire and TryAcquire return an error that matches
+// errors.ErrUnsupported.
+func (c *Client) Semaphore(name string, permits int, opts ...MutexOption) *Semaphore {
+	return &Semaphore{c, name, permits, opts}
+}
+
+// Name returns the name of the lock.
+func (s *Semaphore) Name() string { return s.name }
+
+// Acquire waits until n permits are granted, as Mutex.Lock does. All n are granted at once. A
+// context under a lease of the same semaphore can wait for itself, so it is refused as by Mutex.
+func (s *Semaphore) Acquire(ctx context.Context, n int) (*Lease, error) {
+	return s.Weighted(n).Lock(ctx)
+}
+
+// TryAcquire makes one attempt to acquire n permits. If they are not free, or others wait, the
+// error matches ErrLocked.
+func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Lease, error) {
+	return s.Weighted(n).TryLock(ctx)
+}
+
+// Weighted returns the Mutex of n permits, from 1 to all, for Do, All and other functions of a
+// Mutex. Up to permits/n leases hold it at a time.
+func (s *Semaphore) Weighted(n int) Mutex {
+	m := s.client.mutex(s.name, backend.Share{Weight: n, Capacity: s.permits}, s.opts)
+	if s.permits == 0 { // which is the capacity of a reader
+		m.bound.err = backend.Invalid("capacity", 0, fmt.Sprintf("1 to %d permits", backend.MaxPermits))
+	}
+	return m
+}
+
+// clientLock is a lock of a Client.
+type clientLock interface{ lock() *mutex }
+
+func (m *mutex) lock() *mutex { return m }
