@@ -21,8 +21,8 @@ var errNotSent = errors.New("the suite did not send the request")
 type tamper struct {
 	backend.Backend
 
-	dropTry, dropAcquire, dropAbandon, dropRenew, dropRelease atomic.Int64 // replies still to be dropped
-	failRenew                                                 atomic.Bool  // renewals are not sent
+	dropTry, dropAcquire, dropAbandon, dropRenew, dropRelease, dropDowngrade atomic.Int64 // replies still to be dropped
+	failRenew                                                                atomic.Bool  // renewals are not sent
 
 	beforeAcquire func(req backend.Request) // e.g. to learn the owner
 	afterRelease  func()                    // after a release whose reply is dropped
@@ -121,6 +121,19 @@ func (g *tamperGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	err := g.Grant.Renew(ctx, ttl)
 	end()
 	if take(&g.tm.dropRenew) {
+		return backend.Uncertain(errReplyLost)
+	}
+	return err
+}
+
+// Downgrade implements backend.Downgrader as far as the driver does.
+func (g *tamperGrant) Downgrade(ctx context.Context) error {
+	d, ok := g.Grant.(backend.Downgrader)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	err := d.Downgrade(ctx)
+	if take(&g.tm.dropDowngrade) {
 		return backend.Uncertain(errReplyLost)
 	}
 	return err

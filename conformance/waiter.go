@@ -41,20 +41,26 @@ func (t *T) waiterOf(b backend.Backend, opts ...lock.Option) *waiter {
 // lockWaiting starts a Lock and returns when the observer of its client has reported
 // that it waits for a holder.
 func (t *T) lockWaiting(ctx context.Context, w *waiter, key string, opts ...lock.MutexOption) <-chan locked {
+	return t.waiting(ctx, w, w.c.Mutex(key, opts...), "Lock")
+}
+
+// waiting starts a Lock of a mutex of w and returns when the observer of its client has
+// reported that it waits.
+func (t *T) waiting(ctx context.Context, w *waiter, m lock.Mutex, what string) <-chan locked {
 	select {
 	case <-w.waits: // of an earlier Lock that was not waited for
 	default:
 	}
-	out := t.lockAsync(ctx, w.c.Mutex(key, opts...))
+	out := t.lockAsync(ctx, m)
 	select {
 	case <-w.waits:
 	case got := <-out:
 		if got.err == nil {
-			t.fatalf("Lock of %q, which is held: want it to wait, it was granted %s", key, leaseText(got.lease))
+			t.fatalf("%s of %q, which is held: want it to wait, it was granted %s", what, m.Name(), leaseText(got.lease))
 		}
-		t.fatalf("Lock of %q, which is held: want it to wait, got %v", key, got.err)
+		t.fatalf("%s of %q, which is held: want it to wait, got %v", what, m.Name(), got.err)
 	case <-time.After(t.slack()):
-		t.fatalf("Lock of %q, which is held: want OnWait called within %v, it was not", key, t.slack())
+		t.fatalf("%s of %q, which is held: want OnWait called within %v, it was not", what, m.Name(), t.slack())
 	}
 	return out
 }

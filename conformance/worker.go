@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -78,9 +79,9 @@ func (w *workerProc) serve(ctx context.Context, in io.Reader) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		f := strings.Fields(lines.Text())
 		switch f[0] {
-		case "lock": // KEY TTL
+		case "lock": // KEY TTL [WEIGHT CAPACITY], which is 0 for a reader
 			ttl, _ := time.ParseDuration(f[2])
-			go w.lock(ctx, f[1], ttl)
+			go w.lock(ctx, f[1], w.mutex(f[1], ttl, f[3:]))
 		case "unlock": // KEY
 			fmt.Println("unlock", outcome(w.lease(f[1]).Unlock(ctx)))
 		case "watch": // KEY TTL
@@ -98,8 +99,18 @@ func (w *workerProc) lease(key string) *lock.Lease {
 	return w.leases[key]
 }
 
-func (w *workerProc) lock(ctx context.Context, key string, ttl time.Duration) {
-	l, err := w.c.Mutex(key, lock.WithTTL(ttl)).Lock(ctx)
+// mutex returns the lock of a key, or the share of it that the fields name.
+func (w *workerProc) mutex(key string, ttl time.Duration, share []string) lock.Mutex {
+	if len(share) == 0 {
+		return w.c.Mutex(key, lock.WithTTL(ttl))
+	}
+	weight, _ := strconv.Atoi(share[0])
+	capacity, _ := strconv.Atoi(share[1])
+	return shareOf(w.c, key, lock.Share{Weight: weight, Capacity: capacity}, lock.WithTTL(ttl))
+}
+
+func (w *workerProc) lock(ctx context.Context, key string, m lock.Mutex) {
+	l, err := m.Lock(ctx)
 	if err != nil {
 		fmt.Println("error", err)
 		return
@@ -247,6 +258,12 @@ func (p *process) expect(word string, d time.Duration) string {
 
 func (p *process) lock(key string, ttl time.Duration) {
 	p.say(fmt.Sprintf("lock %s %v", key, ttl))
+	p.expect("granted", p.t.slack())
+}
+
+// lockShare makes the worker lock a share of a key.
+func (p *process) lockShare(key string, ttl time.Duration, s lock.Share) {
+	p.say(fmt.Sprintf("lock %s %v %d %d", key, ttl, s.Weight, s.Capacity))
 	p.expect("granted", p.t.slack())
 }
 
