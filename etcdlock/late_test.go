@@ -71,7 +71,7 @@ func TestLateRequestAfterALoss(t *testing.T) {
 		if _, err := b.client.Txn(t.Context()).If(
 			clientv3.Compare(clientv3.CreateRevision(g.key), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(b.tombstone(g.s.id, req.Owner)), "=", 0),
-		).Then(g.a.put(g.s)).Commit(); err == nil {
+		).Then(g.a.put(g.s, nil)).Commit(); err == nil {
 			t.Fatal("the request was not lost")
 		}
 		n.set("")

@@ -1,13 +1,11 @@
 package etcdlock
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
@@ -18,7 +16,8 @@ import (
 const viewIdleTimeout = 2 * time.Second
 
 // A view keeps a copy of the queue of one lock by a watch, for all waiters of the
-// process. The event that deletes the first key is the grant of the next one.
+// process. An event is the grant of the waiters that hold the lock in the copy after it, such
+// as the next one when the first key is deleted.
 type view struct {
 	b      *Backend
 	folder string
@@ -38,7 +37,7 @@ type view struct {
 type waiter struct {
 	key          string
 	revision     int64                // that created key
-	turn         chan bool            // capacity 1, one value: true when key is the first, false when it is gone
+	turn         chan bool            // capacity 1, one value: true when key holds the lock, false when it is gone
 	reportHolder func(backend.Holder) // only its first call has an effect
 }
 
@@ -75,15 +74,16 @@ func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecess
 }
 
 // followedQueue returns the view of a folder, which it has joined, if there is one with a key
-// in it and few processes contend. An attempt then learns of its position from the view.
-func (b *Backend) followedQueue(folder string) *view {
+// in it and few processes contend, or the request is shared: it waits by no other means. An
+// attempt then learns of its position from the view.
+func (b *Backend) followedQueue(folder string, shared bool) *view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.views[folder]
 	if v == nil {
 		return nil
 	}
-	if n, keys := v.size(); keys == 0 || n > b.opt.queueView {
+	if n, keys := v.size(); keys == 0 || n > b.opt.queueView && !shared {
 		return nil
 	}
 	v.users++
@@ -118,7 +118,7 @@ func (v *view) enter(w *waiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiters[w.key] = w
-	v.checkLocked(w)
+	v.checkLocked(w, len(v.queue.holders()))
 }
 
 // remove ends the wait of w.
@@ -154,19 +154,26 @@ func (v *view) size() (processes, keys int) {
 	return len(v.queue.processes), len(v.queue.keys)
 }
 
-// checkLocked ends the wait of w if its key is the first or gone. It does nothing while
-// the copy is older than the key, or if w is nil.
-func (v *view) checkLocked(w *waiter) {
+// holders returns a copy of the keys that hold the lock.
+func (v *view) holders() queue {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return queue{folder: v.folder, keys: slices.Clone(v.queue.holders())}
+}
+
+// checkLocked ends the wait of w if its key is one of the first, which hold the lock, or gone.
+// It does nothing while the copy is older than the key, or if w is nil.
+func (v *view) checkLocked(w *waiter, holders int) {
 	if w == nil || v.current < w.revision {
 		return
 	}
 	switch i, found := v.queue.find(w.key, w.revision); {
 	case !found:
 		w.turn <- false
-	case i == 0:
+	case i < holders:
 		w.turn <- true
 	default:
-		w.reportHolder(v.b.holder(v.folder, v.queue.keys[0]))
+		w.reportHolder(v.queue.keys[0].holder())
 		return
 	}
 	delete(v.waiters, w.key)
@@ -182,8 +189,9 @@ func (v *view) readQueue(ctx context.Context) error {
 	defer v.mu.Unlock()
 	v.read, v.current = r.Header.Revision, r.Header.Revision
 	v.queue = newQueue(v.folder, r.Kvs)
+	holders := len(v.queue.holders())
 	for _, w := range v.waiters {
-		v.checkLocked(w)
+		v.checkLocked(w, holders)
 	}
 	return nil
 }
@@ -203,70 +211,13 @@ func (v *view) apply(events []*clientv3.Event) bool {
 			v.queue.add(e.Kv)
 		}
 		v.current = max(v.current, e.Kv.ModRevision)
-		v.checkLocked(v.waiters[string(e.Kv.Key)])
 	}
-	if len(v.queue.keys) > 0 {
-		v.checkLocked(v.waiters[string(v.queue.keys[0].Key)])
+	holders := v.queue.holders()
+	for _, e := range events {
+		v.checkLocked(v.waiters[string(e.Kv.Key)], len(holders))
+	}
+	for i := 0; i < len(holders) && len(v.waiters) > 0; i++ {
+		v.checkLocked(v.waiters[holders[i].key], len(holders))
 	}
 	return true
-}
-
-// queue is a copy of the keys of a folder in the order of creation.
-type queue struct {
-	folder    string
-	keys      []*mvccpb.KeyValue
-	processes map[string]int // number of our keys by lease
-}
-
-func newQueue(folder string, kvs []*mvccpb.KeyValue) queue {
-	q := queue{folder: folder, processes: map[string]int{}}
-	for _, kv := range kvs {
-		q.add(kv)
-	}
-	return q
-}
-
-// find returns the index of a key that revision created, or where it belongs and false.
-// A transaction of another program may create several keys.
-func (q *queue) find(key string, revision int64) (int, bool) {
-	i, _ := slices.BinarySearchFunc(q.keys, revision, func(kv *mvccpb.KeyValue, r int64) int {
-		return cmp.Compare(kv.CreateRevision, r)
-	})
-	for ; i < len(q.keys) && q.keys[i].CreateRevision == revision; i++ {
-		if string(q.keys[i].Key) == key {
-			return i, true
-		}
-	}
-	return i, false
-}
-
-// add inserts a key. It ignores one that was put again.
-func (q *queue) add(kv *mvccpb.KeyValue) {
-	i, found := q.find(string(kv.Key), kv.CreateRevision)
-	if found {
-		return
-	}
-	q.keys = slices.Insert(q.keys, i, kv)
-	q.count(string(kv.Key), 1)
-}
-
-// remove deletes a key. It is mostly one of the first, so those before it are moved.
-func (q *queue) remove(key string) {
-	i := slices.IndexFunc(q.keys, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == key })
-	if i < 0 {
-		return
-	}
-	copy(q.keys[1:i+1], q.keys[:i])
-	q.keys = q.keys[1:]
-	q.count(key, -1)
-}
-
-func (q *queue) count(key string, n int) {
-	lease, _, ours := parsePlace(key[len(q.folder):])
-	if !ours {
-		return
-	}
-	if q.processes[lease] += n; q.processes[lease] == 0 {
-		delete(q.processes, lease)
-	}
 }
