@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -30,7 +31,7 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 			if req.Share.Exclusive() {
 				g, err = a.try(ctx, s)
 			} else {
-				g, err = a.tryShared(ctx, s)
+				g, err = a.tryShared(ctx, s, math.MaxInt)
 			}
 			s.leave()
 			if !errors.Is(err, errRequeue) { // else the lease is gone: again with a new one
@@ -170,6 +171,10 @@ func (a *attempt) acquire(ctx context.Context) (backend.Grant, error) {
 	}
 }
 
+// maxTries is how often Acquire of a share tries before it puts a key into the queue. That
+// succeeds also while other attempts succeed all the time.
+const maxTries = 2
+
 // acquireOnce takes a place in the queue and waits until that holds the lock or is gone. It
 // returns whether the attempt was in the queue.
 func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool, err error) {
@@ -187,7 +192,7 @@ func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool
 	shared := !a.req.Share.Exclusive()
 	v := a.b.followedQueue(a.folder, shared)
 	if v == nil && shared {
-		if g, err = a.tryShared(limited, s); !errors.Is(err, backend.ErrLocked) {
+		if g, err = a.tryShared(limited, s, maxTries); !errors.Is(err, backend.ErrLocked) {
 			return g, err == nil, err
 		}
 		v = a.b.joinView(a.folder)

@@ -57,32 +57,33 @@ type leaseTimes map[clientv3.LeaseID]time.Duration
 
 // readTimesLeft adds the leases of holders, which it asks for at once.
 func (b *Backend) readTimesLeft(ctx context.Context, held []*contender, left leaseTimes) error {
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var failed error
+	var unknown []clientv3.LeaseID
 	for _, c := range held {
-		mu.Lock()
-		_, known := left[c.lease]
-		left[c.lease] = left[c.lease]
-		mu.Unlock()
-		if known || c.lease == clientv3.NoLease {
-			continue
+		if _, known := left[c.lease]; !known && c.lease != clientv3.NoLease {
+			left[c.lease] = 0
+			unknown = append(unknown, c.lease)
 		}
+	}
+	times, errs := make([]time.Duration, len(unknown)), make([]error, len(unknown))
+	var all sync.WaitGroup
+	for i, id := range unknown {
 		all.Go(func() {
-			r, err := b.client.TimeToLive(ctx, c.lease)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			case err != nil:
-				failed = b.readError(ctx, err)
-			default:
-				left[c.lease] = time.Duration(max(r.TTL, 0)) * time.Second
+			r, err := b.client.TimeToLive(ctx, id)
+			if err == nil {
+				times[i] = time.Duration(max(r.TTL, 0)) * time.Second
+			} else if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				errs[i] = b.readError(ctx, err)
 			}
 		})
 	}
 	all.Wait()
-	return failed
+	for i, id := range unknown {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		left[id] = times[i]
+	}
+	return nil
 }
 
 // List implements backend.Lister. It reads the keys page by page, in the revision of

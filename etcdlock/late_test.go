@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +16,11 @@ import (
 // TestLateRequest executes a request to acquire after its attempt was abandoned.
 func TestLateRequest(t *testing.T) {
 	b := newBackend(t, server(t))
-	for _, how := range []string{"try", "enqueue"} {
+	for _, how := range []string{"try", "enqueue", "try shared", "enqueue shared"} {
 		req := request(how, 5*time.Second)
+		if strings.HasSuffix(how, "shared") {
+			req.Share = backend.Share{Weight: 1, Capacity: 2}
+		}
 		s, err := b.session(t.Context(), req.TTL)
 		if err != nil {
 			t.Fatal(err)
@@ -28,10 +32,15 @@ func TestLateRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		late := b.newAttempt(req)
-		if how == "try" {
+		switch how {
+		case "try":
 			_, err = late.try(t.Context(), s)
-		} else {
+		case "enqueue":
 			_, err = late.enqueue(t.Context(), s, true)
+		case "try shared":
+			_, err = late.tryShared(t.Context(), s, 0)
+		default:
+			_, err = late.enqueueShared(t.Context(), s)
 		}
 		if !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: want ErrInvalid, got %v", how, err)

@@ -120,6 +120,12 @@ func (q *queue) holders() []*contender {
 	return q.keys
 }
 
+// holds reports whether a key that was in the queue when it was read holds the lock.
+func (q *queue) holds(c *contender) bool {
+	i, found := q.find(c.key, c.revision)
+	return found && i < len(q.holders())
+}
+
 // fits reports whether a key behind all others would hold the lock.
 func (q *queue) fits(s backend.Share) bool {
 	with := queue{keys: append(slices.Clip(q.keys), &contender{place: place{share: s}})}

@@ -16,11 +16,12 @@ var oldestFirst = clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.Sort
 // tryShared puts the key of a shared attempt if it holds the lock at once. A reader takes one
 // round trip beside any readers, and permits take one if the lock is free. Otherwise the
 // refused transaction reads the folder, and if the share fits the next transaction requires
-// that no key was put since that would come before this one in the queue and matters.
-func (a *attempt) tryShared(ctx context.Context, s *session) (backend.Grant, error) {
+// that no key was put since that would come before this one in the queue and matters. It
+// makes at most tries more transactions.
+func (a *attempt) tryShared(ctx context.Context, s *session, tries int) (backend.Grant, error) {
 	a.begin(s)
-	q, read := newQueue(a.folder, nil), int64(0) // the revision of q
-	for limit := int64(firstRead); ; {
+	q, read := newQueue(a.folder, nil), int64(0) // q has all keys of this revision
+	for limit := int64(firstRead); ; tries-- {
 		slots := q.freeSlots(a.req.Share)
 		r, err := a.txn(ctx, s, append(a.nothingBefore(read), a.noKey()),
 			[]clientv3.Op{a.put(s, slots)},
@@ -32,24 +33,25 @@ func (a *attempt) tryShared(ctx context.Context, s *session) (backend.Grant, err
 			return a.newGrant(s, r.Header.Revision, slots...), nil
 		}
 		own, abandoned := a.ownOf(r)
-		q, read = newQueue(a.folder, rangeOf(r, 2).GetKvs()), r.Header.Revision
+		q = newQueue(a.folder, rangeOf(r, 2).GetKvs())
+		more := rangeOf(r, 2).GetMore()
 		other, conflict := q.conflict(a.req.Share)
 		switch fits := q.fits(a.req.Share); {
-		case own != nil: // an earlier request put the key
-			i, found := q.find(own.key, own.revision)
-			if found && i < len(q.holders()) && (a.req.Share.Capacity == 0 || len(own.slots) > 0) {
-				return a.newGrant(s, own.revision, own.slots...), nil
-			}
+		case own != nil && q.holds(own) && (a.req.Share.Capacity == 0 || len(own.slots) > 0):
+			return a.newGrant(s, own.revision, own.slots...), nil // an earlier request put the key
+		case own != nil && !more:
 			return nil, a.refused(&q, true)
-		case abandoned:
+		case own == nil && abandoned:
 			return nil, a.failed(a.abandonedError())
-		case conflict:
+		case own == nil && conflict:
 			return nil, a.failed(backend.CapacityError(a.req.Share, other))
-		case !fits:
+		case own == nil && (!fits || tries == 0):
 			return nil, a.refused(&q, false)
-		case rangeOf(r, 2).GetMore():
-			limit = 0 // all that was read would be before this attempt: read all
+		case more: // what was read is not enough: read all
+			q, read, limit = newQueue(a.folder, nil), 0, 0
+			continue
 		}
+		read = r.Header.Revision
 		for q.unrecorded() != nil {
 			if err := a.b.recordSlots(ctx, &q); err != nil {
 				return nil, a.failed(backend.NotExecuted(a.b.readError(ctx, err))) // it concerns others only
