@@ -190,7 +190,7 @@ func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool
 	}
 	defer s.leave()
 	shared := !a.req.Share.Exclusive()
-	v := a.b.followedQueue(a.folder, shared)
+	v := a.b.followedQueue(a.folder, a.req.Share)
 	if v == nil && shared {
 		if g, err = a.tryShared(limited, s, maxTries); !errors.Is(err, backend.ErrLocked) {
 			return g, err == nil, err

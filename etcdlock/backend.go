@@ -73,7 +73,8 @@ func (b *Backend) Leases() []clientv3.LeaseID {
 }
 
 // OwnerCmp returns a condition for a transaction of the caller on Client. It is true
-// only while the grant with that owner (lock.Lease.Owner) and token holds the lock:
+// only while the grant with that owner (lock.Lease.Owner) and token holds the lock, or its
+// share of it:
 //
 //	b.Client().Txn(ctx).If(b.OwnerCmp(l.Name(), l.Owner(), token)).Then(...)
 //

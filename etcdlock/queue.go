@@ -128,6 +128,9 @@ func (q *queue) holds(c *contender) bool {
 
 // fits reports whether a key behind all others would hold the lock.
 func (q *queue) fits(s backend.Share) bool {
+	if len(q.holders()) < len(q.keys) {
+		return false
+	}
 	with := queue{keys: append(slices.Clip(q.keys), &contender{place: place{share: s}})}
 	return len(with.holders()) == len(with.keys)
 }

@@ -489,3 +489,36 @@ func TestSlotsAreRecordedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestReadersNeedNoView: a process that has a view uses it for the shares that must wait.
+func TestReadersNeedNoView(t *testing.T) {
+	b, n := countTxns(t)
+	w := try(t, b, request("k", time.Minute))
+	next := waiting(t, t.Context(), b, reader("k"))
+	release(t, w)
+	granted(t, next)
+	eventually(t, "the view has no readers only", func() bool {
+		b.mu.Lock()
+		v := b.views[b.folder("k")]
+		b.mu.Unlock()
+		return !v.serves(backend.Reader)
+	})
+	before := n.Load()
+	if _, err := b.Acquire(t.Context(), reader("k")); err != nil || n.Load() != before+1 {
+		t.Errorf("a reader beside a reader: %d requests, %v", n.Load()-before, err)
+	}
+	waits := waiting(t, t.Context(), b, request("k", time.Minute))
+	if b.followedQueue(b.folder("k"), backend.Reader) == nil {
+		t.Error("a reader behind a waiter: want the view, which has the writer")
+	}
+	before = n.Load()
+	behind := waiting(t, t.Context(), b, reader("k"))
+	if got := n.Load() - before; got != 1 {
+		t.Errorf("a reader behind a waiting writer: %d requests, want 1", got)
+	}
+	if err := second(b.Break(t.Context(), "k", "")); err != nil {
+		t.Fatal(err)
+	}
+	release(t, granted(t, waits))
+	release(t, granted(t, behind))
+}

@@ -52,7 +52,7 @@ func (q *queue) freeSlots(s backend.Share) []int {
 }
 
 // recordSlots records the slots of holders that have none, in q too. If one of their keys was
-// put or deleted meanwhile, it reads q anew. The error is that of the client.
+// put or deleted meanwhile, it reads q again. The error is that of the client.
 func (b *Backend) recordSlots(ctx context.Context, q *queue) error {
 	var unchanged []clientv3.Cmp
 	var puts []clientv3.Op

@@ -60,7 +60,7 @@ func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecess
 	v = b.views[a.folder]
 	b.mu.Unlock()
 	if v != nil {
-		if n, _ := v.size(); n > most {
+		if v.processes() > most {
 			return nil, ""
 		}
 	}
@@ -73,17 +73,13 @@ func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecess
 	return b.joinView(a.folder), ""
 }
 
-// followedQueue returns the view of a folder, which it has joined, if there is one with a key
-// in it and few processes contend, or the request is shared: it waits by no other means. An
-// attempt then learns of its position from the view.
-func (b *Backend) followedQueue(folder string, shared bool) *view {
+// followedQueue returns the view of a folder, which it has joined, if there is one by which an
+// attempt for a share need not read the folder. The attempt learns of its position from the view.
+func (b *Backend) followedQueue(folder string, s backend.Share) *view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.views[folder]
-	if v == nil {
-		return nil
-	}
-	if n, keys := v.size(); keys == 0 || n > b.opt.queueView && !shared {
+	if v == nil || !v.serves(s) {
 		return nil
 	}
 	v.users++
@@ -147,11 +143,22 @@ func (v *view) endIfIdle() {
 	}
 }
 
-// size returns the number of contending processes and of keys.
-func (v *view) size() (processes, keys int) {
+// serves reports whether an attempt puts its key by this view: if there is a key in it and few
+// processes contend, or for a share that must wait. Readers that do not wait need no view.
+func (v *view) serves(s backend.Share) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.queue.processes), len(v.queue.keys)
+	if !s.Exclusive() {
+		return !v.queue.fits(s)
+	}
+	return len(v.queue.keys) > 0 && len(v.queue.processes) <= v.b.opt.queueView
+}
+
+// processes returns the number of contending processes.
+func (v *view) processes() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.queue.processes)
 }
 
 // holders returns a copy of the keys that hold the lock.
