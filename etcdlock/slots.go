@@ -65,19 +65,26 @@ func (b *Backend) recordSlots(ctx context.Context, q *queue) error {
 		unrecorded[i] = &c // in q
 	}
 	r, err := b.client.Txn(ctx).If(unchanged...).Then(puts...).
-		Else(clientv3.OpGet(q.folder, clientv3.WithPrefix(), clientv3.WithLimit(backend.MaxPermits), oldestFirst)).Commit()
+		Else(clientv3.OpGet(q.folder, clientv3.WithPrefix(), clientv3.WithLimit(int64(unrecorded[0].share.Capacity)), oldestFirst)).Commit()
 	if err == nil && !r.Succeeded {
 		*q = newQueue(q.folder, rangeOf(r, 0).GetKvs())
 	}
 	return err
 }
 
-// recordedSlots returns the slots of an attempt whose key holds the lock by the view v.
+// recordedSlots returns the slots of an attempt whose key holds the lock by the view v. One
+// attempt of the process records at a time: the others find their slots in the view then.
 func (a *attempt) recordedSlots(ctx context.Context, s *session, v *view, p queuePlace) ([]int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	for q := v.holders(); ; {
+	select {
+	case v.recording <- struct{}{}:
+		defer func() { <-v.recording }()
+	case <-ctx.Done():
+		return nil, a.waitError(s, ctx.Err())
+	}
+	for q := v.holders(); ; v.addSlots(&q) {
 		i, found := q.find(a.key, p.revision)
 		if !found {
 			return nil, errRequeue
@@ -87,6 +94,17 @@ func (a *attempt) recordedSlots(ctx context.Context, s *session, v *view, p queu
 		}
 		if err := a.b.recordSlots(ctx, &q); err != nil {
 			return nil, a.waitError(s, a.b.readError(ctx, err))
+		}
+	}
+}
+
+// addSlots adds the slots in q to the copy of v, which receives the events of them later.
+func (v *view) addSlots(q *queue) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range q.keys {
+		if i, found := v.queue.find(c.key, c.revision); found && len(c.slots) > 0 {
+			v.queue.keys[i] = c
 		}
 	}
 }

@@ -23,6 +23,8 @@ type view struct {
 	folder string
 	cancel context.CancelFunc
 
+	recording chan struct{} // capacity 1: an attempt records slots
+
 	users int // guarded by Backend.mu
 	idle  *time.Timer
 
@@ -94,7 +96,7 @@ func (b *Backend) joinView(folder string) *view {
 	v := b.views[folder]
 	if v == nil {
 		ctx, cancel := context.WithCancel(b.ctx)
-		v = &view{b: b, folder: folder, cancel: cancel, waiters: map[string]*waiter{}}
+		v = &view{b: b, folder: folder, cancel: cancel, recording: make(chan struct{}, 1), waiters: map[string]*waiter{}}
 		v.idle = time.AfterFunc(viewIdleTimeout, v.endIfIdle)
 		b.views[folder] = v
 		b.wg.Add(1) // Close still waits for the request of the caller
