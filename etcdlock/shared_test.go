@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 	"google.golang.org/grpc"
 
 	"github.com/interlock-go/lock/backend"
@@ -81,78 +79,6 @@ func TestRequestsOfShares(t *testing.T) {
 	}
 }
 
-// TestHolderThatDoesNothing: a client records the slots of holders before it that do not.
-func TestHolderThatDoesNothing(t *testing.T) {
-	b, dead := newBackend(t, server(t)), newBackend(t, server(t))
-	for _, acquire := range []func(context.Context, backend.Request) (backend.Grant, error){b.TryAcquire, b.Acquire} {
-		w := try(t, dead, request("k", time.Minute))
-		enqueued(t, dead, requestShare("k", 2, 5))
-		release(t, w)
-		g, err := acquire(t.Context(), requestShare("k", 1, 5))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := g.(*grant).Slots(); !slices.Equal(got, []int{2}) {
-			t.Errorf("slots %v, want the one after those of the first holder", got)
-		}
-		if i := inspect(t, b, "k"); len(i.Others) != 1 || !slices.Equal(i.Holder.Slots, []int{0, 1}) {
-			t.Errorf("want slots 0 and 1 for the first of two holders, got %+v", i)
-		}
-		if _, err := b.TryAcquire(t.Context(), requestShare("k", 3, 5)); !errors.Is(err, backend.ErrLocked) {
-			t.Errorf("more than is free: %v", err)
-		}
-		if h, err := b.Break(t.Context(), "k", ""); err != nil || h == nil || len(h.Slots) != 2 || !free(t, b, "k")() {
-			t.Errorf("Break: want all to end and the first returned, got %+v, %v", h, err)
-		}
-	}
-}
-
-// TestLateRecord executes transactions that record slots when the queue has changed.
-func TestLateRecord(t *testing.T) {
-	b := newBackend(t, server(t))
-	w := try(t, b, request("k", time.Minute))
-	reqs := []backend.Request{requestShare("k", 1, 4), requestShare("k", 2, 4)}
-	for _, req := range reqs {
-		enqueued(t, b, req)
-	}
-	read := func() queue {
-		r, err := b.client.Get(t.Context(), b.folder("k"), clientv3.WithPrefix())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return newQueue(b.folder("k"), r.Kvs)
-	}
-	release(t, w)
-	old := read()
-	first := queue{folder: old.folder, keys: slices.Clone(old.keys[:1])}
-	if err := b.recordSlots(t.Context(), &first); err != nil { // as a client with an older copy
-		t.Fatal(err)
-	}
-	late := queue{folder: old.folder, keys: slices.Clone(old.keys)}
-	if err := b.recordSlots(t.Context(), &late); err != nil {
-		t.Fatal(err)
-	}
-	if len(late.unrecorded()) != 1 || !slices.Equal(late.keys[0].slots, []int{0}) {
-		t.Errorf("want the slots of the first key read, got %+v", late.keys[0])
-	}
-	if err := b.Abandon(t.Context(), reqs[0]); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.recordSlots(t.Context(), &late); err != nil {
-		t.Fatal(err)
-	}
-	now := read()
-	if len(now.keys) != 1 || !slices.Equal(now.keys[0].slots, []int{1, 2}) {
-		t.Errorf("want the second key alone, with slots 1 and 2, got %+v", now.keys)
-	}
-	if err := b.recordSlots(t.Context(), &queue{folder: old.folder, keys: old.keys}); err != nil {
-		t.Fatal(err)
-	}
-	if again := read(); len(again.keys) != 1 || again.keys[0].modified != now.keys[0].modified {
-		t.Errorf("a transaction with a copy from before changed the keys: %+v", again.keys)
-	}
-}
-
 // TestManyHolders has more holders than a transaction may have operations.
 func TestManyHolders(t *testing.T) {
 	const capacity = 150
@@ -202,116 +128,6 @@ func TestManyHolders(t *testing.T) {
 	}
 	for range firstRead + 1 {
 		try(t, bs[1], reader("k"))
-	}
-}
-
-// TestForeignKeys: other programs put keys that look as some of ours to the servers.
-func TestForeignKeys(t *testing.T) {
-	b := newBackend(t, server(t))
-	c := client(t, server(t))
-	for what, key := range map[string]string{
-		"a leader that proclaims": Folder(t.Name(), "k") + "694d",
-		"permits of another":      Folder(t.Name(), "k") + "%p7-none",
-	} {
-		for range 2 {
-			if _, err := c.Put(t.Context(), key, downgraded+"\n"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var next []<-chan outcome
-		for _, req := range []backend.Request{requestShare("k", 1, 3), requestShare("k", 3, 3)} {
-			if _, err := b.TryAcquire(t.Context(), req); !errors.Is(err, backend.ErrLocked) {
-				t.Errorf("%s: TryAcquire: %v", what, err)
-			}
-			next = append(next, waiting(t, t.Context(), b, requestShare("k", req.Share.Weight, 3)))
-		}
-		if i := inspect(t, b, "k"); i.Holder == nil || !i.Holder.Foreign || len(i.Waiters) != 2 {
-			t.Errorf("%s: %+v", what, i)
-		}
-		if _, err := c.Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-		for _, ch := range next {
-			release(t, granted(t, ch))
-		}
-	}
-}
-
-// TestDowngrade checks the refusals of a downgrade, and a program that knows no shares.
-func TestDowngrade(t *testing.T) {
-	b := newBackend(t, server(t))
-	g := try(t, b, request("k", time.Minute))
-	permits := waiting(t, t.Context(), b, requestShare("k", 2, 3))
-	if err := g.Downgrade(t.Context()); !errors.Is(err, backend.ErrInvalid) || backend.OutcomeUnknown(err) {
-		t.Errorf("with permits that wait: want CapacityError, got %v", err)
-	}
-	if i := inspect(t, b, "k"); !i.Holder.Share.Exclusive() {
-		t.Errorf("after a refused downgrade: %+v", i)
-	}
-	release(t, g)
-	p := granted(t, permits).(*grant)
-	if err := p.Downgrade(t.Context()); err != nil || inspect(t, b, "k").Holder.Share != p.a.req.Share {
-		t.Errorf("of permits: %v", err)
-	}
-	release(t, p)
-
-	g = try(t, b, request("k", time.Minute))
-	s, err := concurrency.NewSession(client(t, server(t)), concurrency.WithTTL(10))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	m := concurrency.NewMutex(s, Folder(t.Name(), "k")[:len(Folder(t.Name(), "k"))-1])
-	r := waiting(t, t.Context(), b, reader("k"))
-	for range 2 {
-		if err := g.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rg := granted(t, r)
-	if rg.Token() <= g.Token() {
-		t.Errorf("token %d of a reader after %d", rg.Token(), g.Token())
-	}
-	if err := m.TryLock(t.Context()); !errors.Is(err, concurrency.ErrLocked) {
-		t.Errorf("TryLock of a Mutex of package concurrency beside readers: %v", err)
-	}
-	if err := g.Renew(t.Context(), time.Minute); err != nil {
-		t.Errorf("Renew after Downgrade: %v", err)
-	}
-	for _, req := range []backend.Request{requestShare("k", 1, 3), requestShare("k", 3, 3)} {
-		for what, acquire := range map[string]func(context.Context, backend.Request) (backend.Grant, error){"try": b.TryAcquire, "wait": b.Acquire} {
-			if _, err := acquire(t.Context(), req); !errors.Is(err, backend.ErrInvalid) || backend.OutcomeUnknown(err) || registered(b, req) {
-				t.Errorf("%s %v beside readers: want CapacityError, got %v", what, req.Share, err)
-			}
-		}
-	}
-	release(t, rg)
-	// With the former writer as the only reader.
-	if _, err := b.Acquire(t.Context(), requestShare("k", 1, 3)); !errors.Is(err, backend.ErrInvalid) {
-		t.Errorf("permits beside a former writer: %v", err)
-	}
-	locked := make(chan error, 1)
-	go func() { locked <- m.Lock(t.Context()) }()
-	eventually(t, "the Mutex does not wait", func() bool { return len(inspect(t, b, "k").Waiters) == 1 })
-	if _, err := b.TryAcquire(t.Context(), reader("k")); !errors.Is(err, backend.ErrLocked) {
-		t.Errorf("TryAcquire of a reader behind a waiting Mutex: %v", err)
-	}
-	release(t, g)
-	if err := <-locked; err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Downgrade(t.Context()); !errors.Is(err, backend.ErrLost) {
-		t.Errorf("Downgrade after Release: want ErrLost, got %v", err)
-	}
-	if err := m.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	g = try(t, b, request("k", time.Minute))
-	if err := second(b.Break(t.Context(), "k", "")); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Downgrade(t.Context()); !errors.Is(err, backend.ErrLost) {
-		t.Errorf("Downgrade of a broken grant: want ErrLost, got %v", err)
 	}
 }
 
@@ -375,54 +191,6 @@ func TestRaceOfCapacities(t *testing.T) {
 	}
 }
 
-// TestSlotsAreDistinct: workers of several processes acquire permits and give up at random
-// times.
-func TestSlotsAreDistinct(t *testing.T) {
-	const capacity = 4
-	bs := []*Backend{newBackend(t, server(t)), newBackend(t, server(t)), newBackend(t, server(t))}
-	var owned [capacity]atomic.Int64
-	var grants atomic.Int64
-	var all sync.WaitGroup
-	for i := range 12 {
-		all.Go(func() {
-			b := bs[i%3]
-			for turn := range 10 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				if turn%3 == 0 {
-					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(1+i)*time.Millisecond)
-				}
-				req := requestShare("k", 1+(i+turn)%3, capacity)
-				g, err := b.Acquire(ctx, req)
-				cancel()
-				if err != nil {
-					if err := b.Abandon(t.Context(), req); err != nil {
-						t.Error(err)
-					}
-					continue
-				}
-				grants.Add(1)
-				slots := g.(*grant).Slots()
-				if len(slots) != req.Share.Weight {
-					t.Errorf("slots %v of %v", slots, req.Share)
-				}
-				for _, n := range slots {
-					if owned[n].Add(1) != 1 {
-						t.Errorf("slot %d has two holders", n)
-					}
-				}
-				for _, n := range slots {
-					owned[n].Add(-1)
-				}
-				release(t, g)
-			}
-		})
-	}
-	all.Wait()
-	if grants.Load() < 12*6 || !free(t, bs[0], "k")() {
-		t.Errorf("%d grants, and %+v is left", grants.Load(), inspect(t, bs[0], "k"))
-	}
-}
-
 // TestLostRepliesOfShares loses the first reply of each request to acquire.
 func TestLostRepliesOfShares(t *testing.T) {
 	b, n := lossy(t)
@@ -443,49 +211,6 @@ func TestLostRepliesOfShares(t *testing.T) {
 		}
 		if i := inspect(t, b, req.Key); len(i.Others) != 1 || len(i.Waiters) != 0 {
 			t.Errorf("%v: %+v", req.Share, i)
-		}
-	}
-}
-
-// TestSlotsAreRecordedAgain loses the request that records the slots of a waiter, or its reply.
-func TestSlotsAreRecordedAgain(t *testing.T) {
-	b, n := lossy(t)
-	other := newBackend(t, server(t), WithPrefix(t.Name()))
-	for _, lose := range []string{"request", "reply"} {
-		for range 2 {
-			w := try(t, other, request("k", time.Minute))
-			next := waiting(t, t.Context(), b, requestShare("k", 2, 3))
-			n.set(lose)
-			release(t, w)
-			time.Sleep(20 * time.Millisecond)
-			n.set("")
-			g := granted(t, next)
-			if i := inspect(t, b, "k"); !slices.Equal(g.(*grant).Slots(), []int{0, 1}) || len(i.Others) != 0 || !slices.Equal(i.Holder.Slots, []int{0, 1}) {
-				t.Errorf("%s lost: slots %v, %+v", lose, g.(*grant).Slots(), i)
-			}
-			release(t, g)
-		}
-		w := try(t, other, request("k", time.Minute))
-		ctx, cancel := context.WithCancel(t.Context())
-		req := requestShare("k", 2, 3)
-		next := waiting(t, ctx, b, req)
-		n.set(lose)
-		release(t, w)
-		time.AfterFunc(10*time.Millisecond, cancel)
-		if o := <-next; !errors.Is(o.err, context.Canceled) || !errors.Is(o.err, backend.ErrUncertain) {
-			t.Errorf("%s lost and cancelled: %v, %v", lose, o.g, o.err)
-		}
-		n.set("")
-		if err := b.Abandon(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
-		if lose == "request" {
-			if done, err := n.late(); err != nil || done {
-				t.Errorf("slots are recorded after Abandon: %v, %v", done, err)
-			}
-		}
-		if !free(t, b, "k")() {
-			t.Errorf("%s lost: not free after Abandon", lose)
 		}
 	}
 }
@@ -521,4 +246,43 @@ func TestReadersNeedNoView(t *testing.T) {
 	}
 	release(t, granted(t, waits))
 	release(t, granted(t, behind))
+}
+
+// TestSharedWaiterIsPutBack deletes the keys of waiters, and the lease of them: they put others.
+func TestSharedWaiterIsPutBack(t *testing.T) {
+	holder, b := newBackend(t, server(t)), newBackend(t, server(t))
+	for what, remove := range map[string]func() error{
+		"lease": func() error { return second(b.client.Revoke(t.Context(), b.Leases()[0])) },
+		"keys": func() error {
+			return second(b.client.Delete(t.Context(), b.folder("k")+permits, clientv3.WithPrefix()))
+		},
+	} {
+		g := try(t, holder, request("k", time.Minute))
+		var next []<-chan outcome
+		for range 2 {
+			req := requestShare("k", 1, 2)
+			req.TTL = 15 * time.Second
+			next = append(next, waiting(t, t.Context(), b, req))
+		}
+		before := inspect(t, b, "k").Waiters
+		if err := remove(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, what+": want the waiters in the queue again", func() bool { return len(inspect(t, b, "k").Waiters) == 2 })
+		release(t, g)
+		taken := map[int]bool{}
+		for _, ch := range next {
+			n := granted(t, ch)
+			if n.Token() <= g.Token() {
+				t.Errorf("%s: token %d after %d", what, n.Token(), g.Token())
+			}
+			taken[n.(*grant).Slots()[0]] = true
+		}
+		if len(taken) != 2 || len(before) != 2 {
+			t.Errorf("%s: slots %v", what, taken)
+		}
+		if err := second(b.Break(t.Context(), "k", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
