@@ -64,6 +64,10 @@ func TestDowngrade(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), requestShare("k", 1, 3)); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("permits beside a former writer: %v", err)
 	}
+	req := requestShare("k", 1, 3) // which found another holder when it tried, and that has gone
+	if _, err := b.newAttempt(req).enqueueShared(t.Context(), g.s); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("a key of permits beside a former writer: %v", err)
+	}
 	locked := make(chan error, 1)
 	go func() { locked <- m.Lock(t.Context()) }()
 	eventually(t, "the Mutex does not wait", func() bool { return len(inspect(t, b, "k").Waiters) == 1 })
@@ -84,6 +88,11 @@ func TestDowngrade(t *testing.T) {
 	if err := second(b.Break(t.Context(), "k", "")); err != nil {
 		t.Fatal(err)
 	}
+	// Its attempt has queued again, as one does whose key was deleted while it waited.
+	if err := second(b.client.Put(t.Context(), g.key, "")); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = b.client.Delete(context.Background(), g.key) }()
 	if err := g.Downgrade(t.Context()); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("Downgrade of a broken grant: want ErrLost, got %v", err)
 	}
@@ -142,4 +151,22 @@ func TestFollowerBehindReaders(t *testing.T) {
 	}
 	release(t, granted(t, next))
 	release(t, granted(t, behind))
+}
+
+// TestBreakOfAnEndedHolder: a holder whose key was deleted and put again may be a waiter.
+func TestBreakOfAnEndedHolder(t *testing.T) {
+	b := newBackend(t, server(t))
+	g := try(t, b, reader("k"))
+	r, err := b.client.Get(t.Context(), g.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := newQueue(b.folder("k"), r.Kvs)
+	if err := errors.Join(second(b.client.Delete(t.Context(), g.key)), second(b.client.Put(t.Context(), g.key, ""))); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = b.client.Delete(context.Background(), g.key) }()
+	if h, err := b.removeHolders(t.Context(), ended.keys); err != nil || h != nil || free(t, b, "k")() {
+		t.Errorf("want the key left, got %+v, %v", h, err)
+	}
 }
