@@ -59,7 +59,7 @@ func (b *Backend) inspect(ctx context.Context, path string) (info backend.Info, 
 		}
 		switch holds := a.admit(c.share()); {
 		case !holds:
-			info.Waiters = append(info.Waiters, c.contender())
+			info.Waiters = append(info.Waiters, c.public())
 		case info.Holder == nil:
 			h := c.holder()
 			info.Holder, name = &h, c.Name

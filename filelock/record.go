@@ -97,8 +97,8 @@ type contender struct {
 	record
 }
 
-// contender returns the contender of a ticket.
-func (c contender) contender() backend.Contender {
+// public returns what Inspect shows of a waiter.
+func (c contender) public() backend.Contender {
 	p := backend.Contender{Owner: c.Owner, Metadata: c.Metadata, Share: c.share()}
 	if !c.Since.IsZero() {
 		p.Age = max(0, time.Since(c.Since))
@@ -107,7 +107,7 @@ func (c contender) contender() backend.Contender {
 }
 
 func (c contender) holder() backend.Holder {
-	return backend.Holder{Contender: c.contender(), Token: c.number, Slots: c.slots(), Foreign: c.foreign}
+	return backend.Holder{Contender: c.public(), Token: c.number, Slots: c.slots(), Foreign: c.foreign}
 }
 
 // readTicket reads the open file of a ticket.
