@@ -16,6 +16,7 @@ import (
 type wrap struct {
 	*memlock.Backend
 	wire    *wire // nil is none
+	shares  bool  // it grants shares
 	caps    func(*backend.Capabilities)
 	request func(*backend.Request)
 	try     func(ctx context.Context, req backend.Request) (backend.Grant, error)
@@ -70,6 +71,7 @@ func (w together) RenewBatch(ctx context.Context, all []backend.Renewal) []error
 
 func (w *wrap) Capabilities() backend.Capabilities {
 	c := w.Backend.Capabilities()
+	c.Shared, c.Permits = w.shares, w.shares
 	if w.caps != nil {
 		w.caps(&c)
 	}
@@ -182,6 +184,8 @@ type wrapGrant struct {
 	renew   func(ctx context.Context, ttl time.Duration) error
 	release func(ctx context.Context) error
 }
+
+func (g *wrapGrant) Unwrap() backend.Grant { return g.Grant }
 
 func (g *wrapGrant) Token() uint64 {
 	if g.token != nil {

@@ -32,7 +32,7 @@ type fault struct {
 }
 
 // faults are all of them.
-var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches, faultsOfStrangers, faultsOfOverlaps)
+var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches, faultsOfStrangers, faultsOfOverlaps, faultsOfShares)
 
 // service is what the clients of one broken service share.
 type service struct {

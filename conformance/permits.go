@@ -116,13 +116,18 @@ func permitsOfMany(t *T) {
 					now := used.Add(int64(n))
 					for w := worst.Load(); now > w && !worst.CompareAndSwap(w, now); w = worst.Load() {
 					}
-					for _, i := range l.Slots() {
+					slots := l.Slots()
+					if len(slots) != n || slices.Min(slots) < 0 || slices.Max(slots) >= capacity {
+						t.errorf("slots of %d permits of %d: want %d from 0 to %d, got %v", n, capacity, n, capacity-1, slots)
+						return
+					}
+					for _, i := range slots {
 						if others := owned[i].Add(1); others != 1 {
 							t.errorf("slot %d: want one holder, there were %d", i, others)
 						}
 					}
 					time.Sleep(rand.N(300 * time.Microsecond)) // the work
-					for _, i := range l.Slots() {
+					for _, i := range slots {
 						owned[i].Add(-1)
 					}
 					used.Add(-int64(n))

@@ -301,11 +301,13 @@ func cancelRacesShare(t *T) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		first := t.waiting(ctx, w, shareOf(w.c, key, shares[i%2]), "a share")
 		second := t.waiting(t.ctx, w, shareOf(w.c, key, shares[i%2]), "a second share")
-		delay := rand.N(time.Duration(1+i) * 20 * time.Microsecond)
+		most := time.Duration(1+i/2) * 20 * time.Microsecond
+		early, late := rand.N(most), rand.N(most)
 		go func() {
-			time.Sleep(delay) // what the cancel races with
+			time.Sleep(early) // what the grant races with
 			cancel()
 		}()
+		time.Sleep(late) // what the cancel races with
 		t.mustUnlock(holder, "the holder")
 		if got := t.end(t.slack(), "a share that is cancelled", first); got.err == nil {
 			t.mustUnlock(got.lease, "a share that was granted in time")

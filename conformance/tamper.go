@@ -126,9 +126,17 @@ func (g *tamperGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	return err
 }
 
+// Slots implements backend.SlotHolder as far as the driver does.
+func (g *tamperGrant) Slots() []int {
+	if s, ok := backend.As[backend.SlotHolder](g.Grant); ok {
+		return s.Slots()
+	}
+	return nil
+}
+
 // Downgrade implements backend.Downgrader as far as the driver does.
 func (g *tamperGrant) Downgrade(ctx context.Context) error {
-	d, ok := g.Grant.(backend.Downgrader)
+	d, ok := backend.As[backend.Downgrader](g.Grant)
 	if !ok {
 		return errors.ErrUnsupported
 	}
