@@ -42,7 +42,7 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	}
 	defer b.active.Done()
 	for first := true; ; first = false {
-		t, before, locked, err := b.arrive(ctx, &req, true)
+		t, p, locked, err := b.arrive(ctx, &req, true)
 		if err != nil {
 			return nil, backend.NotExecuted(err)
 		}
@@ -50,7 +50,7 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 			if first && req.OnWait != nil {
 				req.OnWait(locked)
 			}
-			if err := b.wait(ctx, t, before, req.TTL); errors.Is(err, errGone) {
+			if err := b.wait(ctx, t, p.before, req.TTL); errors.Is(err, errGone) {
 				continue // another program deleted the ticket: queue again
 			} else if err != nil {
 				t.discard()
@@ -62,55 +62,77 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	}
 }
 
-// arrive runs in the critical section. If the lock is free, or this attempt holds it,
-// arrive returns its ticket. Else it returns the holder and, with queue=true, also
-// a ticket in the queue and the number of the live ticket before it.
-func (b *Backend) arrive(ctx context.Context, req *backend.Request, queue bool) (t *ticket, before uint64, locked *backend.LockedError, err error) {
+// arrive runs in the critical section. If the request is granted, or this attempt holds the
+// lock, arrive returns its ticket. Else it returns a holder and, with queue=true, also a
+// ticket in the queue and its place.
+func (b *Backend) arrive(ctx context.Context, req *backend.Request, queue bool) (t *ticket, p place, locked *backend.LockedError, err error) {
 	path, err := b.Path(req.Key)
+	if err == nil {
+		err = req.Share.Validate()
+	}
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, p, nil, err
 	}
 	g, err := b.enter(ctx, path, true)
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, p, nil, err
 	}
 	defer g.exit()
 	if t := b.held(ticketID{path, req.Owner}); t != nil {
-		return t, 0, nil, nil
+		return t, p, nil, nil
 	}
 	c := readCounter(g.fence)
 	highest := c.last
 	if highest == 0 { // a new counter, or a damaged one
 		highest = b.floor()
 	}
-	if before, err = g.dir.living(c.last); err != nil {
-		return nil, 0, nil, err
+	last, err := g.dir.living(c.last)
+	if err != nil {
+		return nil, p, nil, err
 	}
 	holder := c.granted
-	if before == 0 { // the lock is free, or the last waiter has left
+	if last == 0 { // the lock is free, or the last waiter has left
 		ns, err := g.dir.numbers()
 		if err != nil {
-			return nil, 0, nil, err
+			return nil, p, nil, err
 		}
 		highest = slices.Max(append(ns, highest))
-		if before, err = g.dir.lastAlive(ns); err != nil {
-			return nil, 0, nil, err
+		if last, err = g.dir.lastAlive(ns); err != nil {
+			return nil, p, nil, err
 		}
 		if holder, err = g.dir.firstAlive(ns); err != nil {
-			return nil, 0, nil, err
+			return nil, p, nil, err
 		}
 	}
-	if before != 0 {
-		locked = &backend.LockedError{}
-		if n, err := g.dir.living(holder); n != 0 && err == nil {
-			locked.Holder = g.dir.holder(n)
+	if p.before = last; !req.Share.Exclusive() {
+		if p, err = g.join(req.Share, c, last); err != nil {
+			return nil, p, nil, err
 		}
+	}
+	if p.before != 0 {
+		locked = &backend.LockedError{Holder: g.holder(holder, c.shared > c.granted)}
 		if !queue {
-			return nil, 0, locked, nil
+			return nil, p, locked, nil
 		}
 	}
-	t, err = g.issue(req, highest, before == 0)
-	return t, before, locked, err
+	t, err = g.issue(req, highest, last == 0, p)
+	return t, p, locked, err
+}
+
+// holder returns the holder of a ticket, if it is alive. Without it the holder is not known, unless
+// several can hold the lock: then holder looks for the first.
+func (g *guard) holder(n uint64, several bool) (h backend.Holder) {
+	n, err := g.dir.living(n)
+	if n == 0 && err == nil && several {
+		var ns []uint64
+		if ns, err = g.dir.numbers(); err == nil {
+			n, err = g.dir.firstAlive(ns)
+		}
+	}
+	if n != 0 && err == nil {
+		h = g.dir.holder(n)
+	}
+	return h
 }
 
 // ticket returns the live ticket of an attempt, or nil.

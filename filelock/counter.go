@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// counter is the content of the file fence: the last number that was drawn and, twice, the
-// last ticket that was granted. The guard is for the first. The second is written by the
-// holder alone, after each grant and before its release; it is twice in the file because
-// a reader without the guard may see half of a write.
+// counter is the content of the file fence: the last number that was drawn, twice the last
+// ticket that was granted alone, and the last ticket that was shared. The guard is for the first
+// and the last. The second is written by the holder alone, after each grant and before its
+// release; it is twice in the file because a reader without the guard may see half of a write.
 type counter struct {
 	last    uint64 // 0 if the file has no valid content
-	granted uint64 // 0 if it is not known
+	granted uint64 // no live ticket is below it; 0 if it is not known
+	shared  uint64 // all live tickets above it are exclusive
 }
 
 const (
@@ -24,9 +25,10 @@ const (
 	grantedForm = "%0*d %0*d\n"
 )
 
+// readCounter reads a file that was just opened, in one system call: the last field may be missing.
 func readCounter(f *os.File) (c counter) {
-	var buf [3 * (numberLen + 1)]byte
-	n, err := f.ReadAt(buf[:], 0)
+	var buf [4 * (numberLen + 1)]byte
+	n, err := f.Read(buf[:])
 	if err != nil && !errors.Is(err, io.EOF) {
 		return c
 	}
@@ -45,6 +47,7 @@ func readCounter(f *os.File) (c counter) {
 	if v := field(1, ' '); v == field(2, '\n') {
 		c.granted = v
 	}
+	c.shared = field(3, '\n')
 	return c
 }
 
@@ -71,9 +74,15 @@ func (d *directory) setGranted(number uint64) {
 	}
 }
 
+// setShared notes a shared ticket. An exclusive ticket of the same number does no harm.
+func (g *guard) setShared(number uint64) error {
+	_, err := g.fence.WriteAt(fmt.Appendf(nil, counterForm, numberLen, number), 3*(numberLen+1))
+	return err
+}
+
 // draw returns the next number: above the highest that is known, and at least the clock in
-// microseconds. If the lock is free, the number is granted.
-func (g *guard) draw(highest uint64, free bool) (uint64, error) {
+// microseconds. If no ticket is alive, the number is granted alone.
+func (g *guard) draw(highest uint64, alone, shared bool) (uint64, error) {
 	if highest == math.MaxUint64 {
 		return 0, fmt.Errorf("%s: the ticket numbers are exhausted", g.fence.Name())
 	}
@@ -81,8 +90,13 @@ func (g *guard) draw(highest uint64, free bool) (uint64, error) {
 	if now := time.Now().UnixMicro(); now > 0 {
 		next = max(next, uint64(now))
 	}
+	if shared {
+		if err := g.setShared(next); err != nil {
+			return 0, err
+		}
+	}
 	content := fmt.Appendf(nil, counterForm, numberLen, next)
-	if free {
+	if alone {
 		content = fmt.Appendf(content, grantedForm, numberLen, next, numberLen, next)
 	}
 	_, err := g.fence.WriteAt(content, 0)

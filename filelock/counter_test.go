@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -19,13 +20,15 @@ func TestReadCounter(t *testing.T) {
 		"rubbish":                  {},
 		fmt.Sprintf("%020d\n", 7):  {last: 7},
 		fmt.Sprintf("%020d\n1", 7): {last: 7},
-		fmt.Sprintf("%020d\n%020d %020d\n", 7, 6, 6):       {7, 6},
-		fmt.Sprintf("%020d\n%020d %020d\n", 7, 6, 5):       {last: 7}, // half of a write
-		fmt.Sprintf("%020d\n%020d %020d", 7, 6, 6):         {last: 7},
-		fmt.Sprintf("%020d %020d %020d\n", 7, 6, 6):        {granted: 6},
-		fmt.Sprintf("%020d\n%020d %020d\nmore", 7, 6, 6):   {7, 6},
-		fmt.Sprintf("%d\n", uint64(math.MaxUint64)):        {last: math.MaxUint64},
-		fmt.Sprintf("%020x\n%020x %020x\n", 171, 171, 171): {},
+		fmt.Sprintf("%020d\n%020d %020d\n", 7, 6, 6):                                       {last: 7, granted: 6},
+		fmt.Sprintf("%020d\n%020d %020d\n", 7, 6, 5):                                       {last: 7}, // half of a write
+		fmt.Sprintf("%020d\n%020d %020d", 7, 6, 6):                                         {last: 7},
+		fmt.Sprintf("%020d %020d %020d\n", 7, 6, 6):                                        {granted: 6},
+		fmt.Sprintf("%020d\n%020d %020d\nmore", 7, 6, 6):                                   {last: 7, granted: 6},
+		fmt.Sprintf("%020d\n%020d %020d\n%020d\n", 7, 6, 6, 5):                             {last: 7, granted: 6, shared: 5},
+		fmt.Sprintf("%020d\n", 7) + strings.Repeat("\x00", 42) + fmt.Sprintf("%020d\n", 7): {last: 7, shared: 7},
+		fmt.Sprintf("%d\n", uint64(math.MaxUint64)):                                        {last: math.MaxUint64},
+		fmt.Sprintf("%020x\n%020x %020x\n", 171, 171, 171):                                 {},
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -261,20 +261,29 @@ func (d *directory) numbers() ([]uint64, error) {
 // alive reports whether the owner of a ticket still has its flock. An error does not
 // mean that the ticket is dead.
 func (d *directory) alive(number uint64) (bool, error) {
+	f, err := d.openLive(number)
+	if f != nil {
+		f.Close()
+	}
+	return f != nil, err
+}
+
+// openLive opens a ticket for reading. If the ticket is dead, the file is nil.
+func (d *directory) openLive(number uint64) (*os.File, error) {
 	f, err := d.read(ticketName(number))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	defer f.Close()
 	free, err := tryFlock(f, shared)
-	if err != nil {
-		return false, err
+	if !free && err == nil {
+		return f, nil
 	}
 	if free {
 		unflock(f)
 	}
-	return !free, nil
+	f.Close()
+	return nil, err
 }

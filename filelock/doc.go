@@ -22,8 +22,11 @@
 //   - The kernel frees the lock as soon as the process of the holder ends, in any way.
 //     There is no TTL, and nothing to renew: Renew only verifies.
 //   - Waiters are served in the order of arrival, across processes. One release wakes
-//     one waiter: on Linux at once through inotify, elsewhere, and if the inotify
-//     limits of the system are exhausted, by a look at one file every 20 to 50 ms.
+//     one waiter, and all readers behind a writer: on Linux at once through inotify,
+//     elsewhere, and if the inotify limits of the system are exhausted, by a look at one
+//     file every 20 to 50 ms.
+//   - Readers and permits of semaphores are granted in the same order. The end of a process
+//     frees its share alone.
 //   - Fencing tokens rise strictly for each lock, also over a restart of the machine.
 //     They are ticket numbers of at least the time in microseconds, so they also rise
 //     after a power failure, which may undo the last changes of the counter, and if the
@@ -37,6 +40,9 @@
 //   - A stopped process (SIGSTOP, a debugger, a suspended laptop) keeps its lock and
 //     its place in the queue. If it is stopped in the critical section, which takes a
 //     few microseconds, no other process can take that lock until it runs or dies.
+//   - A request for permits that is not behind a waiter reads one file for each holder.
+//   - A waiter for permits that is stopped just as it is granted does not wake the next
+//     waiter, which notices within a minute that more permits are free.
 //   - Each name leaves a small directory with the counter of its tokens, which open
 //     Backends remove after the retention. It may be deleted when the lock is free and
 //     has no waiters. Deleting it earlier breaks the lock.
@@ -63,6 +69,12 @@
 // fence, no live ticket is left below. Else the waiter reads the directory. An arrival reads
 // it only if the last number drawn is no live ticket. So a cycle costs the same for each
 // number of waiters.
+//
+// A ticket contains its share: all of the lock, that of a reader, or permits. The holders are
+// the longest prefix of the live tickets that fits. A reader watches the nearest exclusive
+// ticket below, the first waiter for permits the directory, the others the ticket below until it
+// was granted. Permits are granted when their slots are written, within the guard, in the
+// ticket. A downgrade replaces the mode in the ticket, one byte.
 //
 // A probe of a ticket opens the file for reading and tries a shared flock. Probes are
 // sound for these reasons:

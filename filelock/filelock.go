@@ -164,6 +164,8 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Order:   backend.FIFO,
 		Wake:    backend.WakePoll,
 		Fencing: backend.FencingRestart,
+		Shared:  true,
+		Permits: true,
 		MinTTL:  50 * time.Millisecond,
 		Caveats: []string{
 			"A stopped process keeps its lock and its place in the queue.",

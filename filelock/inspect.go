@@ -28,9 +28,9 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	return info, err
 }
 
-// inspect also returns the holder's record, for the name. A directory that is deleted
+// inspect also returns the name in the first holder's record. A directory that is deleted
 // meanwhile has no live ticket.
-func (b *Backend) inspect(ctx context.Context, path string) (info backend.Info, r record, err error) {
+func (b *Backend) inspect(ctx context.Context, path string) (info backend.Info, name string, err error) {
 	d, err := b.open(path)
 	for errors.Is(err, errReplaced) {
 		if err = b.pause(ctx, time.Millisecond); err == nil {
@@ -38,33 +38,36 @@ func (b *Backend) inspect(ctx context.Context, path string) (info backend.Info, 
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return info, r, nil
+		return info, "", nil
 	}
 	if err != nil {
-		return info, r, err
+		return info, "", err
 	}
 	defer d.Close()
 	ns, err := d.numbers()
 	if errors.Is(err, fs.ErrNotExist) {
-		return info, r, nil
+		return info, "", nil
 	}
+	var a admission
 	for _, n := range ns {
-		ok, err := d.alive(n)
+		c, alive, err := d.probe(n)
 		if err != nil {
-			return info, r, err
+			return info, "", err
 		}
-		if !ok {
+		if !alive {
 			continue
 		}
-		rec, foreign := d.record(n)
-		if info.Holder == nil {
-			r = rec
-			info.Holder = &backend.Holder{Contender: rec.contender(), Token: n, Foreign: foreign}
-		} else {
-			info.Waiters = append(info.Waiters, rec.contender())
+		switch holds := a.admit(c.share()); {
+		case !holds:
+			info.Waiters = append(info.Waiters, c.public())
+		case info.Holder == nil:
+			h := c.holder()
+			info.Holder, name = &h, c.Name
+		default:
+			info.Others = append(info.Others, c.holder())
 		}
 	}
-	return info, r, err
+	return info, name, err
 }
 
 // List implements backend.Lister.
@@ -85,7 +88,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		if !ours || !e.IsDir() || strings.HasPrefix(e.Name(), newPrefix) {
 			continue
 		}
-		info, r, err := b.inspect(ctx, filepath.Join(b.root, e.Name()))
+		info, recorded, err := b.inspect(ctx, filepath.Join(b.root, e.Name()))
 		if err != nil {
 			return err
 		}
@@ -94,7 +97,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		}
 		name, ok := unescape(rest)
 		if !ok { // hashed
-			name, ok = unescape(r.Name)
+			name, ok = unescape(recorded)
 		}
 		if !ok || dirName(b.prefix, name) != e.Name() {
 			continue // of another prefix, or not a lock of this library
@@ -136,16 +139,25 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 	if err != nil {
 		return nil, err
 	}
-	n, err := g.dir.firstAlive(ns)
-	if err != nil || n == 0 {
+	hs, _, err := g.dir.holders(ns)
+	if err != nil || len(hs) == 0 {
 		return nil, err
 	}
-	h := g.dir.holder(n)
-	if owner != "" && owner != h.Owner {
-		return nil, &backend.LockedError{Holder: h}
+	var removed *backend.Holder
+	for _, c := range hs {
+		if owner != "" && owner != c.Owner {
+			continue
+		}
+		if err := g.dir.remove(ticketName(c.number)); err != nil {
+			return removed, err
+		}
+		if removed == nil {
+			h := c.holder()
+			removed = &h
+		}
 	}
-	if err := g.dir.remove(ticketName(n)); err != nil {
-		return nil, err
+	if removed == nil {
+		return nil, &backend.LockedError{Holder: hs[0].holder()}
 	}
-	return &h, nil
+	return removed, nil
 }

@@ -42,8 +42,12 @@ func helper(what string, args []string) error {
 		return err
 	}
 	switch what {
-	case "hold": // DIR KEY: take the lock, release it on a line of input
+	case "hold": // DIR KEY [WEIGHT CAPACITY]: take the lock or a share, release it on a line of input
 		req := request(args[1])
+		if len(args) > 2 {
+			req.Share.Weight, _ = strconv.Atoi(args[2])
+			req.Share.Capacity, _ = strconv.Atoi(args[3])
+		}
 		req.Metadata = "helper " + strconv.Itoa(os.Getpid())
 		req.OnWait = func(*backend.LockedError) { fmt.Println("waiting") }
 		req.OnLost = func(error) { fmt.Println("lost") }
@@ -76,6 +80,20 @@ func helper(what string, args []string) error {
 			}
 		}
 		return b.Close(ctx)
+	case "churn": // DIR KEY WEIGHT CAPACITY: acquire and release a share without an end
+		fmt.Println("begun")
+		for {
+			req := request(args[1])
+			req.Share.Weight, _ = strconv.Atoi(args[2])
+			req.Share.Capacity, _ = strconv.Atoi(args[3])
+			g, err := b.Acquire(ctx, req)
+			if err != nil {
+				return err
+			}
+			if err := g.Release(ctx); err != nil {
+				return err
+			}
+		}
 	case "full": // DIR KEY BYTES: try with a limit on file sizes, as on a full disk
 		n, _ := strconv.ParseUint(args[2], 10, 64)
 		signal.Ignore(syscall.SIGXFSZ)
@@ -199,7 +217,14 @@ func open1(t testing.TB, dir string, opts ...Option) *Backend {
 
 func try(t testing.TB, b *Backend, key string) backend.Grant {
 	t.Helper()
-	g, err := b.TryAcquire(t.Context(), request(key))
+	return tryShare(t, b, key, backend.Share{})
+}
+
+func tryShare(t testing.TB, b *Backend, key string, s backend.Share) backend.Grant {
+	t.Helper()
+	req := request(key)
+	req.Share = s
+	g, err := b.TryAcquire(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +248,13 @@ func wantErr(t testing.TB, err, target error) {
 // queue starts an Acquire and returns when it waits.
 func queue(t testing.TB, ctx context.Context, b *Backend, key string) chan outcome {
 	t.Helper()
+	return queueShare(t, ctx, b, key, backend.Share{})
+}
+
+func queueShare(t testing.TB, ctx context.Context, b *Backend, key string, s backend.Share) chan outcome {
+	t.Helper()
 	req := request(key)
+	req.Share = s
 	waiting := make(chan struct{})
 	req.OnWait = func(*backend.LockedError) { close(waiting) }
 	out := make(chan outcome, 1)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,19 +16,6 @@ import (
 
 // numberLen is the length of a ticket's file name: a number in decimal, padded.
 const numberLen = 20
-
-// record is the content of a ticket file, for Inspect.
-type record struct {
-	Name     string    `json:"name"` // escaped, as in directory names but never hashed
-	Owner    string    `json:"owner"`
-	Metadata string    `json:"metadata,omitempty"`
-	PID      int       `json:"pid"`
-	Host     string    `json:"host,omitempty"`
-	Since    time.Time `json:"since"`
-}
-
-// maxRecord bounds the size in bytes of a ticket that is read: another program may have made it.
-const maxRecord = 16 << 10
 
 type ticketID struct{ path, owner string }
 
@@ -47,6 +33,8 @@ type ticket struct {
 	mu      sync.Mutex // serializes the end with checks
 	file    *os.File   // nil once the ticket has ended
 	info    fs.FileInfo
+	share   backend.Share
+	slots   []int  // of permits; constant once the ticket holds them
 	holds   bool   // false while it waits
 	unwatch func() // ends the watch of the ticket's own file, nil if there is none
 }
@@ -92,16 +80,18 @@ func (d *directory) lastAlive(ns []uint64) (uint64, error) {
 
 // issue creates the ticket of an attempt. The file gets its name when it is complete and
 // locked, so a ticket is live from the moment that it is visible. After an error nothing
-// of it is left.
-func (g *guard) issue(req *backend.Request, highest uint64, free bool) (t *ticket, err error) {
-	number, err := g.draw(highest, free)
+// of it is left. If alone is set, no ticket is alive.
+func (g *guard) issue(req *backend.Request, highest uint64, alone bool, p place) (t *ticket, err error) {
+	number, err := g.draw(highest, alone, !req.Share.Exclusive())
 	if err != nil {
 		return nil, err
 	}
-	content, err := json.Marshal(record{
+	r := record{
 		Name: escape(req.Key), Owner: req.Owner, Metadata: req.Metadata,
 		PID: os.Getpid(), Host: g.b.host, Since: time.Now().UTC().Round(time.Millisecond),
-	})
+	}
+	r.setShare(req.Share, p)
+	content, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
@@ -135,39 +125,12 @@ func (g *guard) issue(req *backend.Request, highest uint64, free bool) (t *ticke
 	}
 	t = &ticket{
 		b: g.b, path: g.path, number: number, owner: req.Owner, onLost: req.OnLost,
-		abandoned: make(chan struct{}), file: f, info: info,
+		abandoned: make(chan struct{}), file: f, info: info, share: req.Share, slots: p.slots,
 	}
 	g.b.mu.Lock()
 	g.b.tickets[ticketID{t.path, t.owner}] = t
 	g.b.mu.Unlock()
 	return t, nil
-}
-
-// record returns the record of a ticket. If another program made the ticket, or it is
-// damaged, record returns foreign=true and the file name as the owner.
-func (d *directory) record(number uint64) (r record, foreign bool) {
-	if f, err := d.read(ticketName(number)); err == nil {
-		defer f.Close()
-		content, err := io.ReadAll(io.LimitReader(f, maxRecord))
-		if err == nil && json.Unmarshal(content, &r) == nil && r.Owner != "" {
-			return r, false
-		}
-	}
-	return record{Owner: ticketName(number)}, true
-}
-
-// contender returns the contender of a ticket.
-func (r record) contender() backend.Contender {
-	p := backend.Contender{Owner: r.Owner, Metadata: r.Metadata}
-	if !r.Since.IsZero() {
-		p.Age = max(0, time.Since(r.Since))
-	}
-	return p
-}
-
-func (d *directory) holder(number uint64) backend.Holder {
-	r, foreign := d.record(number)
-	return backend.Holder{Contender: r.contender(), Token: number, Foreign: foreign}
 }
 
 // verify checks that the ticket's file is still in its place. If it is not, the ticket has

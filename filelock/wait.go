@@ -26,8 +26,8 @@ var errGone = errors.New("the place in the queue was deleted")
 // errAbandoned ends a wait whose attempt another goroutine has abandoned.
 var errAbandoned = errors.New("the attempt was abandoned while it waited")
 
-// wait returns nil when no live ticket is left before t. It returns the error of a look if
-// no look has succeeded for retryFor.
+// wait returns nil when t holds the lock. It returns the error of a look if no look has succeeded
+// for retryFor.
 func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor time.Duration) error {
 	woken := make(chan struct{}, 1)
 	wake := func() {
@@ -42,6 +42,7 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 		unwatch = func() {}  // ends the watch
 		pause   = idle       // between looks, where the watch works
 		looked  = time.Now() // the last look that succeeded
+		deep    = looked     // the last deep look, or the arrival
 	)
 	defer func() { unwatch() }()
 	for {
@@ -49,11 +50,19 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 		if before != 0 && (before != watched || !pushed) {
 			unwatch()
 			watched = before
-			if unwatch, pushed = b.watch(ticketPath(t.path, before), wake); !pushed {
+			path := t.path
+			if before != anyTicket {
+				path = ticketPath(t.path, before)
+			}
+			if unwatch, pushed = b.watch(path, wake); !pushed {
 				unwatch = func() {}
 			}
 		}
-		next, err := t.look(before)
+		isDeep := time.Since(deep) >= idle
+		if isDeep {
+			deep = time.Now()
+		}
+		next, err := t.look(ctx, before, isDeep)
 		select {
 		case <-t.abandoned:
 			return errAbandoned
@@ -93,16 +102,27 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 	}
 }
 
-// look returns the live ticket that t waits for. It returns 0 if there is none: then t
-// holds the lock.
-func (t *ticket) look(before uint64) (uint64, error) {
+// look returns what t waits for, after it waited for before. It returns 0 if there is nothing:
+// then t holds the lock. A deep look does not rely on the next waiter before t being awake.
+func (t *ticket) look(ctx context.Context, before uint64, deep bool) (uint64, error) {
 	d, err := t.b.open(t.path)
 	var next uint64
 	if err == nil {
 		defer d.Close()
-		if next, err = d.predecessor(t.number, before); next != 0 && err == nil {
+		switch {
+		case t.share.Exclusive():
+			next, err = d.predecessor(t.number, before)
+		case t.share.Capacity == 0:
+			next, err = d.lastExclusive(before)
+		default:
+			next, err = d.permitsBefore(t, before, deep)
+		}
+		if next != 0 && err == nil {
 			return next, nil
 		}
+	}
+	if t.share.Capacity > 0 && err == nil {
+		return 0, t.claim(ctx)
 	}
 	// t itself must still be in the queue.
 	t.mu.Lock()
@@ -112,7 +132,7 @@ func (t *ticket) look(before uint64) (uint64, error) {
 	} else if err == nil {
 		err = gone
 	}
-	if err == nil {
+	if err == nil && t.share.Exclusive() {
 		d.setGranted(t.number)
 	}
 	return 0, err

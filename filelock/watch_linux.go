@@ -1,6 +1,7 @@
 package filelock
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"maps"
@@ -13,9 +14,10 @@ import (
 const canWatch = true
 
 // A ticket ends when its name is removed (the link count is an attribute) or moved, or
-// when its only writer closes it. The kernel closes the files of a dead process.
+// when its only writer closes it. The kernel closes the files of a dead process. The watch of
+// a directory also reports that of each file in it.
 const watchMask = syscall.IN_CLOSE_WRITE | syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF |
-	syscall.IN_DONT_FOLLOW
+	syscall.IN_DELETE | syscall.IN_MOVED_FROM | syscall.IN_DONT_FOLLOW
 
 // watcher is an inotify instance. The kernel has one watch for each file and instance,
 // which all watches of the file share.
@@ -114,8 +116,11 @@ func (w *watcher) run() {
 			wd := int32(binary.NativeEndian.Uint32(b))
 			mask := binary.NativeEndian.Uint32(b[4:])
 			size := syscall.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
-			b = b[min(size, len(b)):]
-			w.dispatch(wd, mask)
+			size = min(size, len(b))
+			if name := bytes.TrimRight(b[syscall.SizeofInotifyEvent:size], "\x00"); len(name) == 0 || len(name) == numberLen {
+				w.dispatch(wd, mask)
+			} // else of another file of a directory than a ticket
+			b = b[size:]
 		}
 	}
 }

@@ -8,7 +8,7 @@ var breakSteps = []Step{
 		"if owner == \"\" || owner == g.attempt.Owner {",
 		"if true {", "conformance", "TestMemlock" + breakCase},
 	{"file: Break compares the owner", "filelock/inspect.go",
-		"if owner != \"\" && owner != h.Owner {",
+		"if owner != \"\" && owner != c.Owner {",
 		"if false {", "filelock", "TestBreakComparesTheOwner"},
 	{"BREAK compares the owner", "redislock/internal/protocol/lua/break.lua",
 		"if ARGV[2] ~= '' and ARGV[2] ~= (holder or value) then",
