@@ -69,12 +69,15 @@ func (s *Server) Probe(ctx context.Context, scripts []*protocol.Script, allowEvi
 
 func probe(ctx context.Context, c redis.UniversalClient, cluster bool, scripts []*protocol.Script, allowEviction bool) (f Findings, err error) {
 	p := c.Pipeline()
+	server, memory := p.Info(ctx, "server"), p.Info(ctx, "memory")
 	loads := make([]*redis.StringCmd, len(scripts))
 	for i, s := range scripts {
 		loads[i] = p.ScriptLoad(ctx, s.Source)
 	}
-	server, memory := p.Info(ctx, "server"), p.Info(ctx, "memory")
 	_, _ = p.Exec(ctx) // each command has its own error
+	if err := server.Err(); redis.IsAuthError(err) {
+		return f, Failure(err) // the server refuses a script of more than 16 KB then, with another error
+	}
 	for _, l := range loads {
 		// without the permission to load scripts, EVAL loads them at their first use
 		if l.Err() != nil && !redis.IsPermissionError(l.Err()) {
