@@ -27,7 +27,11 @@ type grant struct {
 }
 
 func (a *attempt) newGrant(token uint64, until time.Time, slots string) *grant {
-	return &grant{a: a, token: token, until: until, slots: protocol.ParseSlots(slots)}
+	g := &grant{a: a, token: token, until: until, slots: protocol.ParseSlots(slots)}
+	for i := len(g.slots); i < a.req.Share.Weight && a.req.Share.Capacity > 0; i++ {
+		g.slots = append(g.slots, i) // a client that does not know shares granted it the whole key
+	}
+	return g
 }
 
 func (g *grant) Token() uint64 { return g.token }

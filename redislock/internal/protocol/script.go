@@ -59,7 +59,6 @@ func NewScript(body ...string) *Script {
 }
 
 // stripped returns a source without its comments and its indentation, and with the same lines.
-// Redis refuses an argument of more than 16 KB before AUTH: with an error that does not say so.
 func stripped(source string) string {
 	var b strings.Builder
 	for l := range strings.Lines(source) {
