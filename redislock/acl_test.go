@@ -16,6 +16,9 @@ const aclRules = "resetkeys resetchannels -@all ~lock:* ~{lock:* &lock:* &{lock:
 	"+evalsha +eval +script|load +get +getrange +set +del +exists +pttl +pexpire +pexpireat +type +time " +
 	"+zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore +publish +spublish +subscribe +ssubscribe +sunsubscribe +pubsub|numsub +pubsub|shardnumsub"
 
+// shareRules are what readers and semaphores need in addition.
+const shareRules = " +hget +hset +hdel +hgetall +hvals +zcard"
+
 func TestLeastPrivilege(t *testing.T) {
 	addr := private(t)
 	admin := client(t, addr)

@@ -69,8 +69,11 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 // or No.
 func (a *attempt) request(ctx context.Context, queue string) (protocol.Reply, error) {
 	b, k := a.b, a.keys
-	r, replicas, err := b.eval(ctx, acquireScript, []string{k.Lock, k.Queue, k.Fence, k.Tombstone(a.req.Owner)},
-		b.proc.ChannelPrefix(), b.proc.OwnerAddress(a.req.Owner), protocol.Millis(a.req.TTL), queue, a.req.Metadata)
+	args := []any{b.proc.ChannelPrefix(), b.proc.OwnerAddress(a.req.Owner), protocol.Millis(a.req.TTL), queue, a.req.Metadata}
+	if !a.req.Share.Exclusive() {
+		args = append(args, protocol.FormatShare(a.req.Share))
+	}
+	r, replicas, err := b.eval(ctx, acquireScript, b.keysOf(a.req), args...)
 	if err != nil {
 		if backend.OutcomeUnknown(err) {
 			a.unanswered.Store(true)
@@ -80,6 +83,9 @@ func (a *attempt) request(ctx context.Context, queue string) (protocol.Reply, er
 	switch {
 	case r.Status == protocol.Abandoned:
 		return r, fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
+	case r.Status == protocol.OtherCapacity:
+		b.follow(k, r.Num(1))
+		return r, capacityError(a.req.Share, r)
 	case r.Status == protocol.Yes && replicas < b.opt.replicas:
 		err := b.tooFewReplicas(replicas)
 		if _, failed := a.release(ctx); failed != nil {
@@ -94,25 +100,28 @@ func (a *attempt) request(ctx context.Context, queue string) (protocol.Reply, er
 // request of the attempt.
 func (a *attempt) release(ctx context.Context) (protocol.Reply, error) {
 	b, k := a.b, a.keys
-	r, err := b.srv.Eval(ctx, releaseScript, []string{k.Lock, k.Queue, k.Fence, k.Tombstone(a.req.Owner)},
+	r, err := b.srv.Eval(ctx, releaseScript, b.keysOf(a.req),
 		b.proc.ChannelPrefix(), a.req.Owner, protocol.Tombstone(a.unanswered.Load()))
 	b.follow(k, r.Num(0))
 	return r, err
 }
 
 // follow looks at the lock again when the provisional grant ends that a request of this process
-// made. left is its length in ms, 0 if there is none.
+// made. left is its length in ms, 0 if there is none, -1 to look at once.
 func (b *Backend) follow(k protocol.Keys, left int64) {
 	b.srv.Follow(k, left, advanceScript, k.Script(), func() []any { return []any{b.proc.ChannelPrefix()} })
 }
 
 // grant returns the grant of a reply. It returns nil if the attempt must ask again.
 func (a *attempt) grant(r protocol.Reply) *grant {
+	if !a.req.Share.Exclusive() {
+		a.b.follow(a.keys, r.Num(4))
+	}
 	if !a.accept() {
 		return nil
 	}
 	// the server rounds the lease up to whole milliseconds
-	return &grant{a: a, token: r.Token(), until: r.Sent.Add(min(r.Left(), a.req.TTL))}
+	return a.newGrant(r.Token(), r.Sent.Add(min(r.Left(), a.req.TTL)), r.Str(3))
 }
 
 // acceptPush returns the grant of a notification. It returns nil if the attempt must
@@ -126,7 +135,7 @@ func (a *attempt) acceptPush(p pushedGrant) *grant {
 	if a.b.opt.replicas > 0 || time.Until(until) < p.TTL/2 || !a.accept() {
 		return nil
 	}
-	return &grant{a: a, token: p.Token, until: until}
+	return a.newGrant(p.Token, until, p.Slots)
 }
 
 // waiter is an attempt while it waits in Acquire.
@@ -318,9 +327,8 @@ func (b *Backend) abandon(ctx context.Context, req backend.Request, late bool) e
 
 // abandonment returns the call of ABANDON for an attempt.
 func (b *Backend) abandonment(req backend.Request, late bool) server.Call {
-	k := b.proc.Keys(req.Key)
 	return server.Call{
-		Keys: []string{k.Lock, k.Queue, k.Fence, k.Tombstone(req.Owner)},
+		Keys: b.keysOf(req),
 		Args: []any{b.proc.ChannelPrefix(), req.Owner, protocol.Tombstone(late), b.proc.Member(req)},
 	}
 }

@@ -31,6 +31,7 @@ type attempt struct {
 	state      attemptState     // guarded by b.mu
 	unanswered atomic.Bool      // a request had no reply: the server may still execute it
 	swept      atomic.Bool      // sweep has been called
+	shared     atomic.Bool      // the attempt asked for a share, or to be downgraded to one
 	pushed     chan pushedGrant // capacity 1: the latest grant pushed while waiting
 
 	mu       sync.Mutex // guards the fields below
@@ -53,6 +54,7 @@ func (d *deliveryCheck) failed(l *listener) bool {
 
 func (b *Backend) newAttempt(req backend.Request, state attemptState) *attempt {
 	a := &attempt{b: b, req: req, keys: b.proc.Keys(req.Key), state: state}
+	a.shared.Store(!req.Share.Exclusive())
 	if state == waiting {
 		a.pushed = make(chan pushedGrant, 1)
 		a.polls.timer = time.NewTimer(time.Hour)
@@ -130,17 +132,23 @@ func (a *attempt) sweep() {
 // receive handles a message to this process that arrived at listener l. It never blocks.
 func (b *Backend) receive(l *listener, payload string) {
 	received := time.Now()
-	m, ok := protocol.ParseMessage(payload)
+	all, ok := protocol.ParseMessages(payload)
+	if !ok || b.srv.Life.Err() != nil {
+		return
+	}
+	for _, m := range all {
+		b.receiveMessage(l, m, received)
+	}
+}
+
+func (b *Backend) receiveMessage(l *listener, m protocol.Message, received time.Time) {
 	b.mu.Lock()
-	a, closed := b.attempts[m.Owner], b.srv.Life.Err() != nil
+	a := b.attempts[m.Owner]
 	wait := a != nil && a.state != holding
 	if wait && m.Kind == protocol.Revoked {
 		a.state = revoked // of this grant, or of one before the next that is on its way
 	}
 	b.mu.Unlock()
-	if closed || !ok {
-		return
-	}
 	switch m.Kind {
 	case protocol.Resubscribe:
 		b.subs.lost(l, errNotDelivered)

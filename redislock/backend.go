@@ -118,6 +118,8 @@ func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 		Wake:       backend.WakePush,
 		Fencing:    backend.FencingRestart,
 		PushesLoss: b.srv.Cluster == nil,
+		Shared:     true,
+		Permits:    true,
 		MinTTL:     100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
 		MaxTTL:     protocol.MaxTTL,
 		Lateness:   protocol.TombstoneTTL,

@@ -161,6 +161,25 @@ func TestCluster(t *testing.T) {
 		must(t, get(t, taken).Release(t.Context()))
 	}
 
+	// a share is renewed while its keys are at one server, and as soon as they are again
+	reader := take(t, b, shareRequest("s", backend.Reader))
+	renewed := make(chan error, 1)
+	moveSlot(t, addrs, b.proc.Keys("s").Lock, func() {
+		must(t, reader.Renew(t.Context(), time.Minute))
+	}, func() {
+		go func() { renewed <- reader.Renew(context.Background(), 2*time.Minute) }()
+		select {
+		case err := <-renewed:
+			t.Errorf("renewed between two servers: %v", err)
+		case <-time.After(50 * time.Millisecond): // that it does not end cannot be waited for
+		}
+	})
+	must(t, <-renewed)
+	if left := time.Until(reader.Until()); left < time.Minute {
+		t.Errorf("renewed for %v", left)
+	}
+	must(t, reader.Release(t.Context()))
+
 	// a client of the caller, with its defaults, and a user with the least permissions
 	for _, a := range addrs {
 		args := []any{"acl", "setuser", "app", "reset", "on", ">app-secret", "+cluster|slots", "+cluster|shards"}

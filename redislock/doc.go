@@ -38,6 +38,7 @@
 // acknowledged. Waiters are served in the order of their arrival. An uncontended Lock and
 // Unlock are one round trip each. A release grants the key to the first waiter and notifies
 // it in the same script, so a contended cycle is two scripts, however many processes wait.
+// Readers and permits wait in the same queue: what fits at its head is granted together.
 // An idle waiter polls at most once in a TTL: the server sends each new lease length to the
 // first waiter, which polls when the lease ends. A renewal never shortens a lease. Only the
 // clock of the server counts.
@@ -54,12 +55,16 @@
 //
 //	prefix:N             owner@process token metadata      expires with the lease
 //	{prefix:N}:q         sorted set, the queue
+//	{prefix:N}:h         hash, the holders if they have shares; the lock is then "@shared capacity permits"
+//	{prefix:N}:e         sorted set, the ends of their leases
 //	{prefix:}:t          the last fencing token of the prefix; in a cluster one for each slot
 //	{prefix:N}:x:owner   tombstone: refuses late requests of an abandoned attempt
 //
 // The key of a name that contains a brace or begins with a percent sign has a percent sign
 // and the name with %, { and } percent-encoded. All clients that share a lock must use the
 // same prefix: clients whose prefixes make the same key exclude but do not notify each other.
+//
+// The capacity of the shares that wait is a member of the queue with a negative score.
 //
 // A foreign client that holds the key is polled at least once a second. A key of another
 // type causes an error that names the type; the driver never changes it.
@@ -75,6 +80,7 @@
 //
 // and for some features
 //
+//	+hget +hset +hdel +hgetall +hvals +zcard    read locks and semaphores
 //	+info                                   to check version and eviction policy; otherwise there is a caveat
 //	+ping, +scan                            for Ping, and for List
 //	+wait                                   with wait_replicas

@@ -10,15 +10,28 @@ import (
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
-var _ backend.Keeper = (*grant)(nil)
+var (
+	_ backend.Keeper     = (*grant)(nil)
+	_ backend.Downgrader = (*grant)(nil)
+	_ backend.SlotHolder = (*grant)(nil)
+)
 
 type grant struct {
 	a     *attempt
 	token uint64
+	slots []int // of permits
 
 	mu    sync.Mutex // guards the fields below
 	until time.Time
 	sent  time.Time // when the request was sent that until is counted from
+}
+
+func (a *attempt) newGrant(token uint64, until time.Time, slots string) *grant {
+	g := &grant{a: a, token: token, until: until, slots: protocol.ParseSlots(slots)}
+	for i := len(g.slots); i < a.req.Share.Weight && a.req.Share.Capacity > 0; i++ {
+		g.slots = append(g.slots, i) // a client that does not know shares granted it the whole key
+	}
+	return g
 }
 
 func (g *grant) Token() uint64 { return g.token }
@@ -46,7 +59,11 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 
 // renewal returns the keys and arguments of RENEW.
 func (g *grant) renewal(ttl time.Duration, exactly string) (keys []string, args []any) {
-	return g.a.keys.Script(), []any{g.a.b.proc.ChannelPrefix(), g.a.req.Owner, protocol.Millis(ttl), exactly}
+	keys = g.a.keys.Script()
+	if g.a.shared.Load() {
+		keys = append(keys, g.a.keys.Holders()...)
+	}
+	return keys, []any{g.a.b.proc.ChannelPrefix(), g.a.req.Owner, protocol.Millis(ttl), exactly}
 }
 
 // renewed handles a reply of RENEW that so many replicas have. The reply of a batch may
@@ -56,6 +73,7 @@ func (g *grant) renewed(r protocol.Reply, replicas int, ttl time.Duration) error
 		g.a.sweep()
 		return g.lostError("is")
 	}
+	g.a.b.follow(g.a.keys, r.Num(0))
 	if b := g.a.b; replicas < b.opt.replicas {
 		return backend.Uncertain(b.tooFewReplicas(replicas)) // the master extended the lease
 	}

@@ -11,16 +11,19 @@ var (
 	luaAcquire string
 	//go:embed lua/release.lua
 	luaRelease string
+	//go:embed lua/downgrade.lua
+	luaDowngrade string
 
-	acquireScript = protocol.NewScript(luaAcquire)
-	releaseScript = protocol.NewScript(luaRelease)
-	abandonScript = protocol.NewScript(protocol.LuaAbandon)
-	breakScript   = protocol.NewScript(protocol.LuaBreak)
-	advanceScript = protocol.NewScript(protocol.LuaAdvance)
+	acquireScript   = protocol.NewSharing(protocol.SharingAcquire, luaAcquire)
+	releaseScript   = protocol.NewSharing(protocol.SharingRelease, luaRelease)
+	downgradeScript = protocol.NewSharing(protocol.SharingAlways, luaDowngrade)
+	abandonScript   = protocol.NewSharing(protocol.SharingAlways, protocol.LuaAbandon)
+	breakScript     = protocol.NewSharing(protocol.SharingAlways, protocol.LuaBreak)
+	advanceScript   = protocol.NewSharing(protocol.SharingAlways, protocol.LuaAdvance)
 
 	scripts = []*protocol.Script{
 		acquireScript, protocol.Renew, protocol.RenewKey, releaseScript, abandonScript, breakScript,
-		protocol.Inspect, advanceScript,
+		protocol.Inspect, advanceScript, downgradeScript,
 	}
 )
 

@@ -92,6 +92,61 @@ func TestRedisWithout(t *testing.T) {
 	}
 }
 
+func weights(w ...int8) (all [3]int8) {
+	copy(all[:], w)
+	return all
+}
+
+// Readers, permits and a writer share one queue.
+func TestRedisShares(t *testing.T) {
+	for name, m := range map[string]model.Redis{
+		"two readers, faults":             {Clients: 2, Weights: weights(1, 1), Faults: 1, Cancels: 1},
+		"a reader and a writer, faults":   {Clients: 2, Weights: weights(1, 0), Faults: 1, Cancels: 1, Downgrades: true},
+		"a reader and a writer, slow":     {Clients: 2, Weights: weights(1, 0), Slow: 1, Downgrades: true},
+		"two readers and a writer":        {Clients: 3, Weights: weights(1, 0, 1), Prompt: true},
+		"a reader and two writers":        {Clients: 3, Weights: weights(0, 1, 0), Prompt: true, Downgrades: true},
+		"permits, faults":                 {Clients: 2, Weights: weights(1, 2), Capacity: 2, Faults: 1, Cancels: 1},
+		"two permits, faults":             {Clients: 2, Weights: weights(1, 1), Capacity: 2, Faults: 1, Cancels: 1},
+		"permits of a semaphore of two":   {Clients: 3, Weights: weights(1, 2, 1), Capacity: 2, Prompt: true},
+		"permits and a writer":            {Clients: 3, Weights: weights(1, 1, 0), Capacity: 2, Prompt: true},
+		"readers and a writer, cancelled": {Clients: 3, Weights: weights(1, 0, 1), Prompt: true, Cancels: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.RedisRules, m.Attempts = model.RedisProduct(), 1
+			holds(t, m)
+		})
+	}
+}
+
+// Each safety step of the shares is left out once.
+func TestRedisSharesWithout(t *testing.T) {
+	const two, late = "two trust", "was not admitted"
+	three := model.Redis{Clients: 3, Weights: weights(1, 0, 1), Prompt: true, Cancels: 1}
+	for _, c := range []struct {
+		step   string
+		m      model.Redis
+		change func(r *model.RedisRules)
+		flaw   string
+	}{
+		{"a writer waiting for readers", three, func(r *model.RedisRules) { r.WritersWait = false }, two},
+		{"counting permits", model.Redis{Clients: 2, Weights: weights(1, 2), Capacity: 2}, func(r *model.RedisRules) { r.CountsPermits = false }, two},
+		{"the slots of other holders", model.Redis{Clients: 2, Weights: weights(1, 1), Capacity: 2}, func(r *model.RedisRules) { r.LowestSlots = false }, two},
+		{"admitting readers behind a writer that gave up", three, func(r *model.RedisRules) { r.AbandonAdmits = false }, late},
+		{"admitting readers by a downgrade", model.Redis{Clients: 2, Weights: weights(0, 1), Downgrades: true}, func(r *model.RedisRules) { r.DowngradeAdmits = false }, late},
+		{"a renewal of a share that is held", model.Redis{Clients: 2, Weights: weights(1, 0), Faults: 1, Cancels: 1}, func(r *model.RedisRules) { r.RenewChecksOwner = false }, "that was over"},
+		{"the owner check of a share's release", model.Redis{Clients: 3, Weights: weights(1, 0, 1), Prompt: true, Faults: 1}, func(r *model.RedisRules) { r.ReleaseChecksOwner = false }, two},
+		{"the tombstone of a share", model.Redis{Clients: 2, Weights: weights(1, 1), Faults: 1, Cancels: 1}, func(r *model.RedisRules) { r.Tombstone = false }, "that was over"},
+		{"the provisional TTL of a share", model.Redis{Clients: 2, Weights: weights(1, 0), Faults: 1}, func(r *model.RedisRules) { r.ProvisionalTTL = false }, "provisional TTL"},
+		{"the end of trust before a share's release", model.Redis{Clients: 2, Weights: weights(1, 0)}, func(r *model.RedisRules) { r.EndsBeforeRelease = false }, two},
+	} {
+		t.Run(c.step, func(t *testing.T) {
+			c.m.RedisRules, c.m.Attempts = model.RedisProduct(), 1
+			c.change(&c.m.RedisRules)
+			breaks(t, c.m, c.flaw)
+		})
+	}
+}
+
 func TestRedlock(t *testing.T) {
 	for _, m := range []model.Redlock{
 		{Clients: 2, Cancels: 1},

@@ -21,13 +21,18 @@ type RedisRules struct {
 	AbandonDequeues    bool // ABANDON removes the attempt from the queue
 	Timer              bool // a waiter polls after some time
 	ReleaseDequeues    bool // RELEASE with a tombstone also removes the attempt from the queue
+	CountsPermits      bool // permits are granted only if so many are free
+	LowestSlots        bool // a share has slots that no other holder has
+	WritersWait        bool // a writer is granted only when no share is held
+	AbandonAdmits      bool // ABANDON of a waiter admits the waiters behind it
+	DowngradeAdmits    bool // DOWNGRADE admits readers
 }
 
 // RedisProduct has the safety steps of the product: all but ReleaseDequeues. Without
 // that step a late ACQUIRE can queue an attempt again that then ends by RELEASE. The key
 // is granted to it later, and its process releases the unclaimed grant.
 func RedisProduct() RedisRules {
-	return RedisRules{true, true, true, true, true, true, true, true, true, true, true, true, true, true, false}
+	return RedisRules{true, true, true, true, true, true, true, true, true, true, true, true, true, true, false, true, true, true, true, true}
 }
 
 // Redis is the model and its bounds.
@@ -39,6 +44,10 @@ type Redis struct {
 	Cancels  int8
 	Prompt   bool // fewer states: an answer takes no time, and a waiter asks only when the key is free
 	Slow     int8 // ticks that some client's clock misses; the margin covers one
+
+	Weights    [maxClients]int8 // of the shares that the clients ask for; 0: the whole key
+	Capacity   int8             // of all shares; 0: readers
+	Downgrades bool             // a holder of the whole key may become a reader
 }
 
 // Times in ticks.
@@ -55,21 +64,33 @@ const (
 
 // RedisState is the state of the server, of messages in flight, and of the clients.
 type RedisState struct {
-	holder, left, token int8
-	queue               [maxAttempts]int8
-	tombs               uint8
-	late                [maxAttempts]request // requests whose reply no client awaits, by attempt
-	push                [maxAttempts]push    // notifications of grants in flight, by attempt
-	c                   [maxClients]client
+	held  [maxAttempts]lease // of each attempt
+	token int8
+	queue [maxAttempts]int8
+	tombs uint8
+	late  [maxAttempts]request // requests whose reply no client awaits, by attempt
+	push  [maxAttempts]push    // notifications of grants in flight, by attempt
+	c     [maxClients]client
 
 	faults, cancels, slow int8 // that may still happen
 
 	highest   int8 // token of any grant that was held
-	unclaimed int8 // 1 plus the age of a pushed grant that no client accepted
+	exclusive int8 // token of any grant of the whole key that was held
 	wrong     flaw
 }
 
-type push struct{ copies, left, token int8 }
+// lease is that of an attempt, by the server.
+type lease struct {
+	left, token int8
+	unclaimed   int8  // 1 plus the age of a pushed grant that no client accepted
+	slots       uint8 // of permits
+	reads       bool  // after a downgrade
+}
+
+type push struct {
+	copies, left, token int8
+	slots               uint8
+}
 
 // client makes one attempt after the other.
 type client struct {
@@ -78,6 +99,8 @@ type client struct {
 	queued bool // the attempt had an answer
 	dirty  bool // a request to acquire had none
 	trust  int8 // the lease is trusted for that long
+	slots  uint8
+	reads  bool // it may have been downgraded
 	lag    int8 // how long the request of the last reply took to the server
 
 	sent   request // outstanding
@@ -90,6 +113,7 @@ type reply struct {
 	left  int8 // for how long the lease would be trusted if the answer came now
 	token int8
 	lag   int8
+	slots uint8
 }
 
 type phase uint8
@@ -113,6 +137,7 @@ const (
 	renew
 	release
 	abandon
+	downgrade
 	entombing // of release and abandon: with a tombstone
 )
 
@@ -130,6 +155,7 @@ type flaw uint8
 const (
 	fine flaw = iota
 	tokenFell
+	notAdmitted
 )
 
 // Start implements Machine.
@@ -144,21 +170,22 @@ func (m Redis) clientOf(id int8) int8 { return (id - 1) % m.Clients }
 
 // Wrong implements Machine.
 func (m Redis) Wrong(s RedisState) string {
-	holders := 0
-	for _, c := range s.c {
-		if c.trust > 0 {
-			holders++
-		}
-	}
 	switch {
-	case holders > 1:
+	case m.conflict(s):
 		return "two trust that they hold"
 	case s.wrong == tokenFell:
 		return "a token did not rise"
-	case s.unclaimed > provisionalTTL:
-		return "an unclaimed grant lasted longer than the provisional TTL"
-	case s.holder != 0 && m.finished(s, s.holder) && (m.ReleaseDequeues || s.unclaimed == 0):
-		return "an attempt holds that was over"
+	case s.wrong == notAdmitted:
+		return "a waiter that fits was not admitted"
+	}
+	for i, l := range s.held {
+		switch {
+		case l.left == 0:
+		case l.unclaimed > provisionalTTL:
+			return "an unclaimed grant lasted longer than the provisional TTL"
+		case m.finished(s, int8(i)+1) && (m.ReleaseDequeues || l.unclaimed == 0):
+			return "an attempt holds that was over"
+		}
 	}
 	for _, id := range s.queue {
 		if id != 0 && m.finished(s, id) && m.ReleaseDequeues {
@@ -166,6 +193,23 @@ func (m Redis) Wrong(s RedisState) string {
 		}
 	}
 	return ""
+}
+
+// conflict reports whether clients trust that they hold what they cannot hold together.
+func (m Redis) conflict(s RedisState) bool {
+	holders, whole, weight := 0, false, int8(0)
+	var slots uint8
+	for i, c := range s.c {
+		if c.trust == 0 {
+			continue
+		}
+		if c.slots&slots != 0 {
+			return true
+		}
+		holders, slots, weight = holders+1, slots|c.slots, weight+m.Weights[i]
+		whole = whole || m.Weights[i] == 0 && !c.reads
+	}
+	return holders > 1 && (whole || m.Capacity > 0 && weight > m.Capacity)
 }
 
 // finished reports whether the client knows that the attempt has ended.
@@ -185,12 +229,15 @@ func (m Redis) Settled(s RedisState) bool {
 			return false
 		}
 	}
-	return s.holder == 0 && s.late == [maxAttempts]request{} && s.push == [maxAttempts]push{}
+	return s.held == [maxAttempts]lease{} && s.late == [maxAttempts]request{} && s.push == [maxAttempts]push{}
 }
 
 // Canonical implements Machine. Only the order of tokens counts.
 func (Redis) Canonical(s RedisState) RedisState {
-	values := []*int8{&s.token, &s.highest}
+	values := []*int8{&s.token, &s.highest, &s.exclusive}
+	for i := range s.held {
+		values = append(values, &s.held[i].token)
+	}
 	for i := range s.push {
 		values = append(values, &s.push[i].token)
 	}

@@ -127,11 +127,11 @@ func (m Redis) clientSteps(s RedisState, i int8, to func(Kind, Step, RedisState)
 			})
 		}
 	case waiting:
-		// The timer may be early or late. Calm steps require that it fires when the key
-		// is free.
-		if m.Timer && (!m.Prompt || s.holder == 0) {
+		// The timer may be early or late. Calm steps require that it fires when the first waiter
+		// can be granted the key.
+		if free := s.queue[0] == 0 || m.fits(s, s.queue[0]); m.Timer && (!m.Prompt || free) {
 			k := Choice
-			if s.holder == 0 {
+			if free {
 				k = Calm
 			}
 			step(k, "asks again", func(s *RedisState, _ *client) { m.send(s, i, asking, acquire) })
@@ -139,6 +139,12 @@ func (m Redis) clientSteps(s RedisState, i int8, to func(Kind, Step, RedisState)
 	case holding:
 		if c.sent == 0 {
 			step(Choice, "renews", func(s *RedisState, _ *client) { m.send(s, i, holding, renew) })
+		}
+		if m.Downgrades && c.sent == 0 && m.Weights[i] == 0 && !c.reads {
+			step(Choice, "becomes a reader", func(s *RedisState, c *client) {
+				m.send(s, i, holding, downgrade)
+				c.reads = true
+			})
 		}
 		step(Calm, "unlocks", func(s *RedisState, _ *client) { m.send(s, i, freeing, release) })
 	case crashed:
@@ -150,13 +156,13 @@ func (m Redis) clientSteps(s RedisState, i int8, to func(Kind, Step, RedisState)
 // receive handles the reply to the request of the client.
 func (m Redis) receive(s *RedisState, i int8) {
 	c := &s.c[i]
-	a, r := c.answer, c.reply
+	a, r, of := c.answer, c.reply, c.sent
 	c.sent, c.age, c.answer, c.reply = 0, 0, none, reply{}
 	switch c.phase {
 	case asking:
 		switch a {
 		case yes:
-			m.hold(s, i, r.left, r.token)
+			m.hold(s, i, r.left, r.token, r.slots)
 		case no:
 			c.phase, c.queued, c.lag = waiting, true, r.lag
 		case refused, none:
@@ -164,6 +170,7 @@ func (m Redis) receive(s *RedisState, i int8) {
 		}
 	case holding:
 		switch {
+		case a == yes && of == downgrade:
 		case a == yes:
 			if c.trust = r.left; c.trust == 0 {
 				m.send(s, i, freeing, release)
@@ -191,20 +198,22 @@ func (m Redis) trusted(left, age int8) int8 {
 }
 
 // hold begins a lease, unless the reply came too late.
-func (m Redis) hold(s *RedisState, i, trust, token int8) {
+func (m Redis) hold(s *RedisState, i, trust, token int8, slots uint8) {
 	c := &s.c[i]
 	if trust <= 0 {
 		m.send(s, i, freeing, release)
 		return
 	}
-	if token <= s.highest {
+	// Shares that are admitted together may be received in any order.
+	if token <= s.exclusive || m.Weights[i] == 0 && token <= s.highest {
 		s.wrong = tokenFell
 	}
-	s.highest = token
-	c.phase, c.trust, c.lag = holding, trust, 0
-	if s.holder == m.attempt(i, c.begun) {
-		s.unclaimed = 0
+	s.highest = max(s.highest, token)
+	if m.Weights[i] == 0 {
+		s.exclusive = token
 	}
+	c.phase, c.trust, c.lag, c.slots = holding, trust, 0, slots
+	s.held[m.attempt(i, c.begun)-1].unclaimed = 0
 }
 
 // broken fails the request of the client, which may still arrive.
@@ -228,7 +237,7 @@ func (m Redis) broken(s *RedisState, i int8) {
 
 // lateSteps are those in which a request arrives whose reply no client awaits.
 func (m Redis) lateSteps(s RedisState, id int8, to func(Kind, Step, RedisState)) {
-	for _, r := range []request{acquire, renew, release, abandon} {
+	for _, r := range []request{acquire, renew, release, abandon, downgrade} {
 		if s.late[id-1]&r == 0 {
 			continue
 		}
@@ -294,11 +303,11 @@ func (m Redis) take(s *RedisState, i int8, p push) {
 		m.send(s, i, asking, acquire) // ask: the same grant, for its whole time
 		return
 	}
-	m.hold(s, i, trust, p.token)
+	m.hold(s, i, trust, p.token, p.slots)
 }
 
 func (r request) String() string {
-	names := [...]string{"ACQUIRE", "RENEW", "RELEASE", "ABANDON"}
+	names := [...]string{"ACQUIRE", "RENEW", "RELEASE", "ABANDON", "DOWNGRADE"}
 	for k, n := range names {
 		if r&(1<<k) != 0 {
 			if r&entombing != 0 {
@@ -313,10 +322,13 @@ func (r request) String() string {
 // Describe implements Machine.
 func (m Redis) Describe(s RedisState) string {
 	var b strings.Builder
-	if s.holder == 0 {
+	if s.held == [maxAttempts]lease{} {
 		b.WriteString("free")
-	} else {
-		fmt.Fprintf(&b, "held by %s for %d, token %d", m.name(s.holder), s.left, s.token)
+	}
+	for i, l := range s.held {
+		if l.left > 0 {
+			fmt.Fprintf(&b, "held by %s for %d, token %d ", m.name(int8(i)+1), l.left, l.token)
+		}
 	}
 	for k, id := range s.queue {
 		if id != 0 {

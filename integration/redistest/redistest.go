@@ -81,7 +81,7 @@ func (g *GrantCounter) Count(ctx context.Context, admin *goredis.Client) (int64,
 		if strings.Contains(line, marker) {
 			return g.n, nil
 		}
-		if strings.Contains(line, `PUBLISH" "`) && strings.Contains(line, `" "g `) {
+		if strings.Contains(line, `PUBLISH" "`) && (strings.Contains(line, `" "g `) || strings.Contains(line, `" "s `)) {
 			g.n++
 		}
 	}

@@ -1,12 +1,15 @@
--- ACQUIRE: ARGV 2 owner address, 3 ttl ms, 4 '1' to queue, '2' if the attempt should be in the queue, 5 metadata
--- -> {-1 abandoned} {1 granted, us, left, token, unexpected}
+-- ACQUIRE: ARGV 2 owner address, 3 ttl ms, 4 '1' to queue, '2' if the attempt should be in the queue, 5 metadata,
+--   6 the share, <weight>/<capacity>, none for the whole key
+-- -> {-1 abandoned} {-7 shares of another capacity hold the lock or wait for it, us, capacity}
+--    {1 granted, us, left, token, unexpected, slots, length of the provisional grants that this request made}
 --    {0 held, us, left, token, value, whether the attempt polls when the lease ends, unexpected, subscribed on this
---       server, length of the provisional grant that this request made}
--- unexpected is 1 if an attempt that was queued and subscribed would have been notified before.
+--       server, length of the provisional grants that this request made}
+-- unexpected is 1 if an attempt that was queued and subscribed would have been notified before. Of a shared lock left,
+-- token and value are those of the holder whose lease ends first.
 if other_type then return {-2, integer(us), other_type} end
 if redis.call('EXISTS', KEYS[4]) == 1 then return {-1, integer(us)} end
 local owner, addr = parse_owner(ARGV[2])
-local ttl, meta, handed_over = tonumber(ARGV[3]), ARGV[5], nil
+local ttl, meta, share, handed_over, unclaimed = tonumber(ARGV[3]), ARGV[5], ARGV[6], nil, nil
 self, self_addr = owner, addr
 
 if holder == owner then
@@ -16,10 +19,24 @@ if holder == owner then
   notify_watcher(addr, left)
   return {1, integer(us), integer(left), holder_token(), 1}
 end
-if not value then
-  local next_owner, next_value, ms = grant_next(true)
+local function member() return ARGV[2] .. ' ' .. ARGV[3] .. (share and ':' .. share or '') .. (meta ~= '' and ' ' .. meta or '') end
+if shared or share then
+  if share then wanted = member() end
+  local decided = shares.begin(owner, addr, ttl, share)
+  if decided then return decided end
+  unclaimed = shares.unclaimed
+end
+if not value or shared then
+  local next_owner, next_value, ms
+  if shared then
+    next_owner, next_value, ms = shares.admit()
+  else
+    next_owner, next_value, ms = grant_next(true, unclaimed)
+    if share and not next_owner then next_owner, next_value, ms = shares.admit(unclaimed) end
+  end
   if next_owner == AGAIN then return {AGAIN, integer(us)} end
-  if not next_owner or next_owner == owner then
+  if share and next_owner == owner then return shares.granted(ms) end
+  if not shared and (not next_owner or next_owner == owner) then
     local token = next_token() -- the first write: a full memory refuses it
     redis.call('SET', KEYS[1], value_of(ARGV[2], token, meta), 'NX', 'PX', integer(ttl))
     showed_life(addr)
@@ -27,14 +44,21 @@ if not value then
     return {1, integer(us), integer(ttl), token, next_owner and 0 or 1}
   end
   value, handed_over = next_value, ms
-  holder, holder_addr = parse_owner(value)
+  if not shared then holder, holder_addr = parse_owner(value) end
 end
-local left, watches, unexpected, here = redis.call('PTTL', KEYS[1]), 0, 0, 0
+local left, watches, unexpected, here = nil, 0, 0, 0
+if shared then
+  value, left = shares.first()
+  holder, holder_addr = parse_owner(value)
+else
+  left = redis.call('PTTL', KEYS[1])
+end
 if ARGV[4] ~= '0' then
-  local member = ARGV[2] .. ' ' .. ARGV[3] .. (meta ~= '' and ' ' .. meta or '')
+  local member = member()
   if not redis.call('ZSCORE', KEYS[2], member) then
     -- behind the last waiter, also if the clock was set back
     local score = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or '0')
+    if share then shares.note(share) end
     redis.call('ZADD', KEYS[2], integer(math.max(us, score + 1)), member)
     unexpected = 1
   end

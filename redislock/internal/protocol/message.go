@@ -9,6 +9,7 @@ import (
 // Kinds of messages that a script publishes to a process.
 const (
 	Granted      = "g" // the attempt got the key: token, expiry in us, provisional TTL in ms, key
+	SharesGiven  = "s" // attempts got shares: time in us, number; of each: owner, token, provisional TTL in ms, slots or "-"; key
 	LeaseChanged = "h" // the remaining lease of the holder in ms, for the first waiter
 	Revoked      = "l" // another client broke the grant of the attempt
 	Resubscribe  = "x" // the process is not subscribed on the server that ran the script
@@ -29,10 +30,21 @@ type Grant struct {
 	Token  uint64
 	Expiry int64 // by the server's clock, in microseconds
 	TTL    time.Duration
+	Slots  string // of permits, see ParseSlots
 	Key    string // of the lock
 }
 
-// ParseMessage parses a message. It returns false if fields are missing.
+// ParseMessages parses a message. Of SharesGiven it returns one of kind Granted for each share. It
+// returns false if fields are missing.
+func ParseMessages(payload string) (all []Message, ok bool) {
+	if rest, found := strings.CutPrefix(payload, SharesGiven+" "); found {
+		return parseShares(rest)
+	}
+	m, ok := ParseMessage(payload)
+	return []Message{m}, ok
+}
+
+// ParseMessage parses a message of another kind than SharesGiven.
 func ParseMessage(payload string) (m Message, ok bool) {
 	var rest string
 	m.Kind, rest, _ = strings.Cut(payload, " ")
@@ -49,4 +61,23 @@ func ParseMessage(payload string) (m Message, ok bool) {
 		m.Grant.Token, _ = strconv.ParseUint(f[0], 10, 64)
 	}
 	return m, true
+}
+
+func parseShares(s string) (all []Message, ok bool) {
+	now, s, _ := strings.Cut(s, " ")
+	number, s, _ := strings.Cut(s, " ")
+	for range Number(number) {
+		f := strings.SplitN(s, " ", 5)
+		if len(f) != 5 {
+			return nil, false
+		}
+		m := Message{Kind: Granted, Owner: f[0], Grant: Grant{TTL: OfMillis(Number(f[2])), Slots: f[3]}}
+		m.Grant.Token, _ = strconv.ParseUint(f[1], 10, 64)
+		m.Grant.Expiry = Number(now) + m.Grant.TTL.Microseconds()
+		all, s = append(all, m), f[4]
+	}
+	for i := range all {
+		all[i].Grant.Key = s
+	}
+	return all, true
 }

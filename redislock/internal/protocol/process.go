@@ -48,6 +48,9 @@ func (p Process) OwnerAddress(owner string) string { return owner + "@" + p.Addr
 // Member returns the member of the queue for an attempt.
 func (p Process) Member(req backend.Request) string {
 	m := fmt.Sprintf("%s %d", p.OwnerAddress(req.Owner), Millis(req.TTL))
+	if !req.Share.Exclusive() {
+		m += ":" + FormatShare(req.Share)
+	}
 	if req.Metadata != "" {
 		m += " " + req.Metadata
 	}

@@ -1,7 +1,9 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +23,10 @@ const (
 	Yes       = 1
 	// OtherOwner is the reply of a break that names an owner which does not hold the key.
 	OtherOwner = 2
+	// Shared is the reply of an inspection of a lock that shares hold.
+	Shared = 3
+	// OtherCapacity is the reply to a share whose capacity differs from that of the others.
+	OtherCapacity = -7
 )
 
 // Reply is the reply of a script.
@@ -81,7 +87,7 @@ func (r Reply) Holder() backend.Holder {
 		return h
 	}
 	h.Owner = owner
-	_, h.Metadata = CutNumber(metadata)
+	h.Share, h.Slots, h.Metadata = cutShare(metadata)
 	return h
 }
 
@@ -106,17 +112,41 @@ func CutNumber(s string) (int64, string) {
 // Info returns what a reply of Inspect says about the lock of that name.
 func (r Reply) Info(name string) backend.Info {
 	i := backend.Info{Name: name}
-	if r.Status == Yes || r.Status == OtherOwner {
+	waiters := 3
+	switch r.Status {
+	case Yes:
 		h := r.Holder()
 		h.Age = r.since(int64(h.Token))
 		i.Holder = &h
+	case Shared:
+		waiters = 1 + int(r.Num(0))
+		all := r.holders()
+		i.Holder, i.Others = &all[0], all[1:]
 	}
-	for n := 3; n+1 < len(r.Rest); n += 2 {
+	for n := waiters; n+1 < len(r.Rest); n += 2 {
 		owner, rest, _ := ParseOwner(r.Str(n))
-		_, metadata, _ := strings.Cut(rest, " ") // after the TTL
-		i.Waiters = append(i.Waiters, backend.Contender{Owner: owner, Metadata: metadata, Age: r.since(r.Num(n + 1))})
+		ttl, metadata, _ := strings.Cut(rest, " ")
+		c := backend.Contender{Owner: owner, Metadata: metadata, Age: r.since(r.Num(n + 1))}
+		_, share, _ := strings.Cut(ttl, ":")
+		c.Share = parseShare(share)
+		i.Waiters = append(i.Waiters, c)
 	}
 	return i
+}
+
+// holders returns the holders of a reply of Inspect about a shared lock, in the order of their tokens.
+func (r Reply) holders() []backend.Holder {
+	var all []backend.Holder
+	for n := 1; n+1 <= int(r.Num(0)); n += 2 {
+		record := r.Str(n)
+		_, rest, _ := ParseOwner(record)
+		digits, _, _ := strings.Cut(rest, ":")
+		h := Reply{Rest: []any{r.Num(n + 1), digits, record}}.Holder()
+		h.Age = r.since(int64(h.Token))
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(a, b backend.Holder) int { return cmp.Compare(a.Token, b.Token) })
+	return all
 }
 
 // since returns the age of a token or of a score in the queue. Both are the server's

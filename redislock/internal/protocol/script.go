@@ -16,6 +16,8 @@ import (
 var (
 	//go:embed lua/prelude.lua
 	luaPrelude string
+	//go:embed lua/share.lua
+	luaShare string
 	//go:embed lua/renew.lua
 	luaRenew string
 	//go:embed lua/renew_key.lua
@@ -35,15 +37,15 @@ var (
 
 // The scripts that never grant a key. RenewKey renews with the lock's key alone.
 var (
-	Renew    = NewScript(luaRenew)
-	RenewKey = NewScript(luaRenewKey)
-	Inspect  = NewScript(luaInspect)
+	Renew    = NewSharing(SharingRenewal, luaRenew)
+	RenewKey = NewSharing(SharingRenewal, luaRenewKey)
+	Inspect  = NewSharing(SharingRenewal, luaInspect)
 )
 
 // Script is a Lua script of the protocol.
 type Script struct {
 	Source, SHA string
-	FirstKey    *Script // replaces the script while the slot migrates; uses the first key only; may be nil
+	FirstKey    *Script // replaces the script while the slot migrates; uses the first key, and Keys.Holders; may be nil
 	Acquires    bool    // it waits while too few connections would be left for other scripts
 }
 
@@ -51,10 +53,38 @@ func init() { Renew.FirstKey = RenewKey }
 
 // NewScript returns the script that consists of the prelude and body.
 func NewScript(body ...string) *Script {
-	src := luaPrelude + strings.Join(body, "")
+	src := stripped(luaPrelude + strings.Join(body, ""))
 	sum := sha1.Sum([]byte(src)) //nolint:gosec // the name of a script on the server
 	return &Script{Source: src, SHA: hex.EncodeToString(sum[:])}
 }
+
+// stripped returns a source without its comments and its indentation, and with the same lines.
+func stripped(source string) string {
+	var b strings.Builder
+	for l := range strings.Lines(source) {
+		if l = strings.TrimSpace(l); !strings.HasPrefix(l, "--") {
+			b.WriteString(l)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// When a script needs the part for shares, which costs time. Behind a share that was not the
+// first waiter, the script is repeated.
+const (
+	luaShared      = "if value and not holder then shared = string.find(value, '^@shared %d+ [01]*$') end\n"
+	SharingAlways  = "local sharing = true\n"
+	SharingRenewal = "local sharing = shared\n"
+	SharingAcquire = "if not value then head = waiters(1)[1] or false end\n" +
+		"local sharing = shared or ARGV[6] or head and string.find(head, '^ %d+:', 51)\n"
+	SharingRelease = "if holder == ARGV[2] then head = waiters(1)[1] or false end\n" +
+		"local sharing = shared or head and string.find(head, '^ %d+:', 51)\n"
+)
+
+// NewSharing returns the script that consists of the prelude, the part for shares, which is run
+// if when says so, and body.
+func NewSharing(when, body string) *Script { return NewScript(luaShared, when, luaShare, body) }
 
 // Once is a command that go-redis sends only once. A request can therefore arrive late
 // only if the driver saw no reply to it; a tombstone refuses it then. go-redis still

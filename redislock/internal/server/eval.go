@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,6 +59,6 @@ func SendScript(s **protocol.Script, keys *[]string, send func(bySource bool) er
 	if (*s).FirstKey == nil || !redis.IsTryAgainError(err) {
 		return err
 	}
-	*s, *keys = (*s).FirstKey, (*keys)[:1]
+	*s, *keys = (*s).FirstKey, slices.Concat((*keys)[:1], (*keys)[min(3, len(*keys)):])
 	return SendScript(s, keys, send)
 }

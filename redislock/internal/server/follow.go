@@ -10,9 +10,12 @@ import (
 // Follow sends script, which grants a free key to its next waiter, when a provisional grant ends
 // that a request of this process made: the waiters that the server notified may all be dead. It
 // repeats that while the last provisional grant is not claimed. left is the length of the
-// provisional grant, in ms; Follow does nothing if it is 0. A later call for the same key delays
+// provisional grant, in ms; Follow does nothing if it is 0, and sends script at once if it is negative. A later call for the same key delays
 // the script, so that a busy key costs nothing.
 func (s *Server) Follow(keys protocol.Keys, left int64, script *protocol.Script, names []string, args func() []any) {
+	if left < 0 {
+		s.Go(func() { s.lookAgain(keys, script, names, args) })
+	}
 	if left <= 0 {
 		return
 	}
@@ -39,13 +42,15 @@ func (s *Server) Follow(keys protocol.Keys, left int64, script *protocol.Script,
 		}
 		delete(s.followed, keys.Lock)
 		s.mu.Unlock()
-		s.Go(func() {
-			ctx, cancel := context.WithTimeout(s.Life, protocol.ProvisionalTTL)
-			defer cancel()
-			if r, err := s.Eval(ctx, script, names, args()...); err == nil {
-				s.Follow(keys, r.Num(0), script, names, args)
-			}
-		})
+		s.Go(func() { s.lookAgain(keys, script, names, args) })
 	}
 	time.AfterFunc(time.Until(end), look)
+}
+
+func (s *Server) lookAgain(keys protocol.Keys, script *protocol.Script, names []string, args func() []any) {
+	ctx, cancel := context.WithTimeout(s.Life, protocol.ProvisionalTTL)
+	defer cancel()
+	if r, err := s.Eval(ctx, script, names, args()...); err == nil {
+		s.Follow(keys, r.Num(0), script, names, args)
+	}
 }

@@ -87,7 +87,7 @@ func (s *Server) inspectAll(ctx context.Context, sending *protocol.Sending, c re
 		if r.Err != nil {
 			return nil, Failure(r.Err)
 		}
-		if r.Reply.Status != protocol.Yes { // free, or of another type, by now
+		if r.Reply.Status != protocol.Yes && r.Reply.Status != protocol.Shared { // free, or of another type, by now
 			continue
 		}
 		in := r.Reply.Info(names[i])

@@ -44,7 +44,7 @@ func (f *Findings) Declare(c *backend.Capabilities) {
 	}
 }
 
-// Probe loads the scripts and checks the settings, in one round trip to each master. It
+// Probe checks the settings and loads the scripts, in two round trips to each master. It
 // returns ErrInvalid for a server that cannot keep locks.
 func (s *Server) Probe(ctx context.Context, scripts []*protocol.Script, allowEviction bool) (Findings, error) {
 	var mu sync.Mutex
@@ -69,12 +69,16 @@ func (s *Server) Probe(ctx context.Context, scripts []*protocol.Script, allowEvi
 
 func probe(ctx context.Context, c redis.UniversalClient, cluster bool, scripts []*protocol.Script, allowEviction bool) (f Findings, err error) {
 	p := c.Pipeline()
+	server, memory := p.Info(ctx, "server"), p.Info(ctx, "memory")
+	_, _ = p.Exec(ctx) // each command has its own error
+	if err := server.Err(); err != nil && !redis.IsPermissionError(err) {
+		return f, Failure(err) // before AUTH the server ends a connection that sends it a script of more than 16 KB
+	}
 	loads := make([]*redis.StringCmd, len(scripts))
 	for i, s := range scripts {
 		loads[i] = p.ScriptLoad(ctx, s.Source)
 	}
-	server, memory := p.Info(ctx, "server"), p.Info(ctx, "memory")
-	_, _ = p.Exec(ctx) // each command has its own error
+	_, _ = p.Exec(ctx)
 	for _, l := range loads {
 		// without the permission to load scripts, EVAL loads them at their first use
 		if l.Err() != nil && !redis.IsPermissionError(l.Err()) {
@@ -82,9 +86,6 @@ func probe(ctx context.Context, c redis.UniversalClient, cluster bool, scripts [
 		}
 	}
 	if server.Err() != nil || memory.Err() != nil {
-		if err := server.Err(); err != nil && !redis.IsPermissionError(err) {
-			return f, Failure(err)
-		}
 		f.Add("The server's version and eviction policy are unknown: reading them with INFO was not permitted. Locks may be evicted if its maxmemory-policy is not noeviction.")
 		return f, nil
 	}

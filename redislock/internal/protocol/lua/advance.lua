@@ -1,6 +1,7 @@
 -- ADVANCE: grants a lock whose lease has ended to the next waiter
--- -> {1, us, what is left of a provisional grant that is not claimed, else 0}
+-- -> {1, us, what is left of a provisional grant that is not claimed, else 0; -1: ADVANCE again at once}
 if other_type then return {1, integer(us), '0'} end
+if shared then return shares.look() end
 if not value then
   local owner, _, ms = grant_next(true)
   return {owner == AGAIN and AGAIN or 1, integer(us), integer(ms or 0)}

@@ -5,7 +5,7 @@
 -- An owner address is <owner id>@<process address>: 32 hex digits; 'p' or 's' and 16 hex digits.
 -- The value of a lock is <owner address> <token>[ <metadata>]; Redlock has its ticket in place of the token.
 -- A waiter is a member of the queue, <owner address> <ttl in ms>[ <metadata>], with the time of its arrival
--- as its score. A release writes the next value from it.
+-- as its score. A release writes the next value from it. Shares of a lock: see share.lua.
 --
 -- A process address is a member of the queue with a negative score from a grant that was pushed to the
 -- process until a request of the process about this lock: from -1 on while the grant may be claimed (-n
@@ -60,8 +60,13 @@ local function publish(addr, msg)
   redis.call(command, channel, msg)
 end
 
--- self and self_addr are the attempt that sent an ACQUIRE, and its process, which is alive.
-local self, self_addr
+-- self and self_addr are the attempt that sent an ACQUIRE, and its process, which is alive. wanted is its
+-- member of the queue if it asks for a share.
+local self, self_addr, wanted
+
+-- Set by share.lua: whether shares hold the lock, what scripts do with shares, and the first waiter if it was read,
+-- false if there is none.
+local shared, shares, head
 
 -- reachable reports whether a waiter of process addr may be granted the key. If not, it
 -- publishes 'x' (resubscribe) to it once: a subscriber on a replica receives it too.
@@ -84,7 +89,9 @@ end
 -- it. It returns nil if there is none. It returns AGAIN after it removed CHUNK waiters, because
 -- a script stops the server for as long as it runs.
 local function first_waiter()
-  local first, dead = waiters(1)[1], {}
+  local first, dead = head, {}
+  if first == nil then first = waiters(1)[1] end
+  head = nil
   if not first or grantable(first) then return first end
   first = nil
   for _, member in ipairs(waiters(CHUNK)) do
@@ -163,10 +170,11 @@ local function tombstone(ms)
   redis.call('SET', KEYS[4], '1', 'PX', ms)
 end
 
--- grant_next grants the key to the first waiter. It returns the owner id, the new value of the
--- key and the length of the provisional grant. If self is first, grant_next removes it from the
+-- grant_next grants the key to the first waiter, or to the shares that fit. It returns the owner id, the new value of
+-- the key and the length of the provisional grant. If self is first, grant_next removes it from the
 -- queue and returns it without the key. If there is no waiter, it returns nil and does not
--- delete the key of a holder that releases. It may return AGAIN. expired: no holder frees the key.
+-- delete the key of a holder that releases. It may return AGAIN. expired: no holder frees the key. unclaimed is
+-- the number of grants before that were not claimed, as far as the queue does not show it.
 --
 -- A provisional grant is shorter after each one before it that was not claimed, so that any
 -- number of stopped processes delays the next waiter by a bounded time.
@@ -174,8 +182,8 @@ end
 -- ZREM comes first because it is allowed when memory is exhausted. The key is written,
 -- with an expiry, before its holder is notified: if the script fails in between, a short
 -- lease remains. In the other order a waiter would trust a grant that does not exist.
-local function grant_next(expired)
-  local unclaimed = 0
+local function grant_next(expired, unclaimed)
+  unclaimed = unclaimed or 0
   if expired then
     local pushed = read('ZRANGEBYSCORE', KEYS[2], integer(SUSPECT / 2), '-1', 'WITHSCORES') or {}
     for i = 1, #pushed, 2 do
@@ -186,10 +194,14 @@ local function grant_next(expired)
   end
   local member = first_waiter()
   if not member or member == AGAIN then return member end
+  local ttl, share, meta = string.match(string.sub(member, 51), '^ (%d+)(:?[%d/]*) ?(.*)$')
+  if share ~= '' then
+    if not shares then return AGAIN end -- the share was behind dead waiters
+    return shares.admit(unclaimed)
+  end
   redis.call('ZREM', KEYS[2], member)
   local owner, addr = parse_owner(member)
   if owner == self then return owner end
-  local ttl, meta = string.match(string.sub(member, 51), '^ (%d+) ?(.*)$')
   local ms = math.min(tonumber(ttl), math.max(PROVISIONAL_TTL / 4 ^ unclaimed, MIN_PROVISIONAL_TTL))
   local token = next_token(tonumber(ttl)) -- Redlock needs the TTL
   local granted = value_of(string.sub(member, 1, 50), token, meta)

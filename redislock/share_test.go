@@ -1,0 +1,350 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+)
+
+func shareRequest(key string, s backend.Share) backend.Request {
+	r := request(key)
+	r.Share = s
+	return r
+}
+
+func permits(k, n int) backend.Share { return backend.Share{Weight: k, Capacity: n} }
+
+// The key of a shared lock says so, and lives as long as the last holder: SET NX is refused.
+func TestSharedKey(t *testing.T) {
+	p := newPrefix()
+	b, c := newBackend(t, p), client(t, sharedServer(t))
+	value := func(want string, least, most time.Duration) {
+		t.Helper()
+		if v := c.Get(t.Context(), p+":k").Val(); v != want {
+			t.Errorf("value %q, want %q", v, want)
+		}
+		if left := c.PTTL(t.Context(), p+":k").Val(); left < least || left > most {
+			t.Errorf("left %v, want %v to %v", left, least, most)
+		}
+		if ok, err := c.SetNX(t.Context(), p+":k", "another client", time.Second).Result(); ok || err != nil {
+			t.Errorf("SET NX of a shared lock: %v, %v", ok, err)
+		}
+	}
+	long := shareRequest("k", permits(2, 5))
+	long.TTL = time.Hour
+	g1 := take(t, b, long)
+	value("@shared 5 11000", 59*time.Minute, time.Hour+2*time.Millisecond)
+	g2 := take(t, b, shareRequest("k", permits(1, 5)))
+	value("@shared 5 11100", 59*time.Minute, time.Hour+2*time.Millisecond)
+	must(t, g1.Release(t.Context()))
+	value("@shared 5 00100", 5*time.Second, 10*time.Second+2*time.Millisecond)
+	g3 := take(t, b, shareRequest("k", permits(3, 5)))
+	if got := fmt.Sprint(g3.(backend.SlotHolder).Slots(), g2.(backend.SlotHolder).Slots()); got != "[0 1 3] [2]" {
+		t.Errorf("slots %s", got)
+	}
+	must(t, errors.Join(g2.Release(t.Context()), g3.Release(t.Context())))
+	must(t, take(t, b, shareRequest("k", backend.Reader)).Release(t.Context()))
+	if left := c.Keys(t.Context(), "*"+p+":k*").Val(); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// A release admits more readers than a script does at a time, in order and without a delay,
+// with one message for each script and process.
+func TestManyReadersAdmitted(t *testing.T) {
+	p := newPrefix()
+	b, b2 := newBackend(t, p), newBackend(t, p)
+	g := take(t, b, request("k"))
+	const readers = 250
+	ch := make(chan acquired, readers)
+	for i := range readers {
+		go func() {
+			g, err := []*Backend{b, b2}[i%2].Acquire(context.Background(), shareRequest("k", backend.Reader))
+			ch <- acquired{Grant: g, Err: err}
+		}()
+	}
+	eventually(t, "all wait", func() bool {
+		in, err := b.Inspect(t.Context(), "k")
+		must(t, err)
+		return len(in.Waiters) == readers
+	})
+	start := time.Now()
+	must(t, g.Release(t.Context()))
+	var tokens []uint64
+	for range readers {
+		g := get(t, ch)
+		tokens = append(tokens, g.Token())
+	}
+	if d := time.Since(start); d > protocol.ProvisionalTTL {
+		t.Errorf("admitted after %v", d)
+	}
+	slices.Sort(tokens)
+	if n := len(slices.Compact(tokens)); n != readers || tokens[0] <= g.Token() {
+		t.Errorf("%d tokens of %d readers, the first %d after %d", n, readers, tokens[0], g.Token())
+	}
+	in, err := b.Inspect(t.Context(), "k")
+	must(t, err)
+	if n := 1 + len(in.Others); n != readers {
+		t.Errorf("%d holders", n)
+	}
+	h, err := b.Break(t.Context(), "k", "")
+	must(t, err)
+	if h == nil || h.Owner != in.Holder.Owner {
+		t.Errorf("broken: %+v, want %+v", h, in.Holder)
+	}
+	must(t, take(t, b, request("k")).Release(t.Context()))
+}
+
+// A writer whose process was killed no longer stops the readers behind it when a holder renews.
+func TestDeadWriterBeforeReaders(t *testing.T) {
+	p := newPrefix()
+	b := newBackend(t, p)
+	g := take(t, b, shareRequest("k", backend.Reader))
+	dead := protocol.Process{Address: "p0000000000000001"}
+	live := b.proc.Member(request("k")) // of this process, which is subscribed: it is not skipped
+	k := b.proc.Keys("k")
+	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: live}).Err())
+	ch := queue(t.Context(), t, b, shareRequest("k", backend.Reader))
+	must(t, g.Renew(t.Context(), 10*time.Second))
+	if n := b.srv.Client.HLen(t.Context(), k.Holders()[0]).Val(); n != 1 {
+		t.Fatalf("a reader behind a writer was admitted: %d holders", n)
+	}
+	must(t, b.srv.Client.ZRem(t.Context(), k.Queue, live).Err())
+	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: dead.Member(request("k"))}).Err())
+	must(t, g.Renew(t.Context(), 10*time.Second))
+	must(t, get(t, ch).Release(t.Context()))
+	must(t, g.Release(t.Context()))
+}
+
+// Readers of a stopped process do not claim their grants: the writer behind them waits for one
+// provisional TTL, and the process is suspect.
+func TestStoppedReaders(t *testing.T) {
+	t.Parallel() // mostly it waits
+	b := newBackend(t, newPrefix())
+	g := take(t, b, request("k"))
+	stopped(t, b, "k", 0, 0, time.Second)
+	p := protocol.Process{Address: "p0000000000000001", Prefix: b.opt.prefix}
+	for i := range 5 {
+		r := shareRequest("k", backend.Reader)
+		r.TTL = time.Second
+		must(t, b.srv.Client.ZAdd(t.Context(), b.proc.Keys("k").Queue, redis.Z{Score: float64(i + 1), Member: p.Member(r)}).Err())
+	}
+	ch := queue(t.Context(), t, b, request("k"))
+	start := time.Now()
+	must(t, g.Release(t.Context()))
+	must(t, getWithin(t, 5*time.Second, ch).Release(t.Context()))
+	if d := time.Since(start); d < time.Second {
+		t.Errorf("a writer after %v beside readers for 1s", d)
+	}
+}
+
+// The end of the holder whose lease ends first lets the next waiter in, although another lease
+// is longer and is renewed meanwhile.
+func TestFirstEndIsWatched(t *testing.T) {
+	t.Parallel() // mostly it waits
+	p := newPrefix()
+	b, b2 := newBackend(t, p), newBackend(t, p)
+	short := shareRequest("k", permits(1, 2))
+	short.TTL = 2 * time.Second
+	g1 := take(t, b, short)
+	g2 := take(t, b, shareRequest("k", permits(1, 2)))
+	ch := queue(t.Context(), t, b2, shareRequest("k", permits(1, 2)))
+	must(t, g2.Renew(t.Context(), time.Minute))
+	g3 := getWithin(t, 5*time.Second, ch)
+	if early := time.Until(g1.Until()); early > 0 {
+		t.Errorf("granted %v before the end of the lease", early)
+	}
+	if got := fmt.Sprint(g3.(backend.SlotHolder).Slots()); got != "[0]" {
+		t.Errorf("slots %s", got)
+	}
+	for _, err := range []error{g1.Renew(t.Context(), time.Minute), g1.Release(t.Context())} {
+		if !errors.Is(err, backend.ErrLost) {
+			t.Errorf("after the end: %v", err)
+		}
+	}
+	ch = queue(t.Context(), t, b2, shareRequest("k", permits(2, 2)))
+	must(t, g2.(backend.Keeper).Keep(t.Context(), 100*time.Millisecond))
+	must(t, g3.(backend.Keeper).Keep(t.Context(), 200*time.Millisecond))
+	must(t, getWithin(t, 5*time.Second, ch).Release(t.Context()))
+}
+
+// A key that was deleted ends all shares, and its holders do not come back.
+func TestSharedKeyDeleted(t *testing.T) {
+	p := newPrefix()
+	b, c := newBackend(t, p), client(t, sharedServer(t))
+	old := take(t, b, shareRequest("k", permits(1, 2)))
+	must(t, c.Del(t.Context(), p+":k").Err())
+	w := take(t, b, request("k"))
+	if err := old.Renew(t.Context(), time.Minute); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal beside a writer: %v", err)
+	}
+	must(t, w.Release(t.Context()))
+	g := take(t, b, shareRequest("k", permits(3, 3)))
+	for _, err := range []error{old.Renew(t.Context(), time.Minute), old.Release(t.Context())} {
+		if !errors.Is(err, backend.ErrLost) {
+			t.Errorf("beside a new holder: %v", err)
+		}
+	}
+	if got := fmt.Sprint(g.(backend.SlotHolder).Slots()); got != "[0 1 2]" {
+		t.Errorf("slots %s", got)
+	}
+	must(t, g.Release(t.Context()))
+}
+
+// Waiters have a capacity too. Those that left, or are dead, have none.
+func TestCapacityOfWaiters(t *testing.T) {
+	p := newPrefix()
+	b := newBackend(t, p)
+	k := b.proc.Keys("k")
+	w := take(t, b, request("k"))
+	ctx, cancel := context.WithCancel(t.Context())
+	r := shareRequest("k", permits(1, 10))
+	ch := queue(ctx, t, b, r)
+	for _, s := range []backend.Share{permits(1, 5), backend.Reader} {
+		_, err := b.TryAcquire(t.Context(), shareRequest("k", s))
+		if !errors.Is(err, backend.ErrInvalid) || backend.OutcomeUnknown(err) || !strings.Contains(err.Error(), "semaphore of 10") {
+			t.Errorf("%v beside a waiter for 1/10: %v", s, err)
+		}
+		if _, err = b.Acquire(t.Context(), shareRequest("k", s)); !errors.Is(err, backend.ErrInvalid) || backend.OutcomeUnknown(err) {
+			t.Errorf("%v beside a waiter for 1/10: %v", s, err)
+		}
+	}
+	if err := w.(backend.Downgrader).Downgrade(t.Context()); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("downgrade beside a waiter for 1/10: %v", err)
+	}
+	cancel()
+	<-ch
+	must(t, b.Abandon(t.Context(), r))
+	if n := b.srv.Client.Exists(t.Context(), k.Queue).Val(); n != 0 {
+		t.Error("the queue remains")
+	}
+	dead := protocol.Process{Address: "p0000000000000001"}
+	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: -1000, Member: "/10"},
+		redis.Z{Score: 1, Member: dead.Member(shareRequest("k", permits(1, 10)))}).Err())
+	if _, err := b.TryAcquire(t.Context(), shareRequest("k", permits(1, 5))); !errors.Is(err, backend.ErrLocked) {
+		t.Errorf("beside a dead waiter for 1/10: %v", err)
+	}
+	must(t, w.(backend.Downgrader).Downgrade(t.Context()))
+	must(t, take(t, b, shareRequest("k", backend.Reader)).Release(t.Context()))
+	must(t, w.Release(t.Context()))
+	if err := w.(backend.Downgrader).Downgrade(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("downgrade after the release: %v", err)
+	}
+	if n := b.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val(); n != 0 {
+		t.Errorf("%d keys left", n)
+	}
+}
+
+// A request of an attempt that was abandoned arrives late.
+func TestLateShare(t *testing.T) {
+	px := newProxy(t, sharedServer(t))
+	p := newPrefix()
+	b, b2 := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
+	r := shareRequest("k", backend.Reader)
+	px.Next(acquireScript, drop)
+	if _, err := b.TryAcquire(t.Context(), r); !isUncertain(err) {
+		t.Fatalf("without an answer: %v", err)
+	}
+	if _, err := b2.TryAcquire(t.Context(), request("k")); !errors.Is(err, backend.ErrLocked) {
+		t.Fatalf("beside a reader without an answer: %v", err)
+	}
+	must(t, b.Abandon(t.Context(), r))
+	if _, err := b2.TryAcquire(t.Context(), r); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("after its end: %v", err)
+	}
+	must(t, take(t, b2, request("k")).Release(t.Context()))
+}
+
+// Shares are renewed together with other grants, each with its own result.
+func TestRenewBatchOfShares(t *testing.T) {
+	b := newBackend(t, newPrefix())
+	var renewals []backend.Renewal
+	for i := range 20 {
+		r := shareRequest(fmt.Sprint("k", i%3), backend.Reader)
+		if i == 7 || i == 8 {
+			r = request(fmt.Sprint("k", i))
+		}
+		renewals = append(renewals, backend.Renewal{Grant: take(t, b, r), TTL: time.Minute})
+	}
+	must(t, renewals[3].Grant.Release(t.Context()))
+	must(t, renewals[8].Grant.Release(t.Context()))
+	for i, err := range b.RenewBatch(t.Context(), renewals) {
+		if lost := i == 3 || i == 8; lost != errors.Is(err, backend.ErrLost) || !lost && err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		if err == nil && time.Until(renewals[i].Grant.Until()) < 50*time.Second {
+			t.Errorf("%d is not extended", i)
+		}
+	}
+	for i, r := range renewals {
+		if i != 3 && i != 8 {
+			must(t, r.Grant.Release(t.Context()))
+		}
+	}
+}
+
+// A cycle of a share is two scripts, as that of the whole key. A renewal is one.
+func TestShareCommands(t *testing.T) {
+	addr := private(t)
+	b, c := openURL(t, "redis://"+addr), client(t, addr)
+	must(t, take(t, b, shareRequest("k", backend.Reader)).Release(t.Context()))
+	before := calls(t, c, "evalsha", "eval")
+	for range 10 {
+		g := take(t, b, shareRequest("k", permits(1, 3)))
+		must(t, g.Renew(t.Context(), time.Minute))
+		must(t, g.Release(t.Context()))
+	}
+	if n := calls(t, c, "evalsha", "eval") - before; n != 30 {
+		t.Errorf("%d scripts", n)
+	}
+}
+
+// Shares need a few permissions more, which exclusive locks do without.
+func TestLeastPrivilegeOfShares(t *testing.T) {
+	addr := private(t)
+	admin := client(t, addr)
+	rules := func(s string) {
+		args := []any{"acl", "setuser", "app", "reset", "on", ">app-secret"}
+		for f := range strings.FieldsSeq(s) {
+			args = append(args, f)
+		}
+		must(t, admin.Do(t.Context(), args...).Err())
+	}
+	rules(aclRules)
+	b := openURL(t, "redis://app:app-secret@"+addr)
+	cycle := func() error {
+		g1, err := b.TryAcquire(t.Context(), shareRequest("k", permits(1, 2)))
+		if err != nil {
+			return err
+		}
+		if _, err = b.Inspect(t.Context(), "k"); err != nil {
+			return err
+		}
+		g2, err := b.TryAcquire(t.Context(), shareRequest("k", permits(1, 2)))
+		if err != nil {
+			return err
+		}
+		return errors.Join(g1.Renew(t.Context(), time.Minute), g1.Release(t.Context()), g2.Release(t.Context()))
+	}
+	for cmd := range strings.FieldsSeq(shareRules) {
+		if cmd == "+hvals" {
+			continue // after an eviction
+		}
+		rules(aclRules + shareRules + " -" + cmd[1:])
+		if err := cycle(); err == nil {
+			t.Errorf("without %s: want an error", cmd)
+		}
+		must(t, admin.FlushAll(t.Context()).Err())
+	}
+	rules(aclRules + shareRules)
+	must(t, cycle())
+}
