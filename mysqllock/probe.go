@@ -60,6 +60,13 @@ func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	if b.multiStatements, err = multiStatements(ctx, conn); err != nil {
 		return info, err
 	}
+	b.mariaDB = info.mariaDB
+	switch _, err = hasRows(ctx, conn, "SELECT SUM(n) OVER () FROM JSON_TABLE('[0]','$[*]' COLUMNS (n FOR ORDINALITY)) j"); {
+	case err == nil:
+		b.sharing = true
+	case number(err) != errSyntax:
+		return info, err
+	}
 	return info, b.prepare(ctx, conn)
 }
 
