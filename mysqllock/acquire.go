@@ -100,6 +100,9 @@ func (a *attempt) request(ctx context.Context, build func(getName bool) packet) 
 		err = backend.NotExecuted(backend.CapacityError(a.req.Share, s.present))
 	}
 	a.b.killProcesses(s.doomed)
+	if s.more {
+		_, _ = a.b.pass(ctx, values{req: backend.Request{Key: a.req.Key}}, true)
+	}
 	return s.forOwner(a.req.Owner), err
 }
 

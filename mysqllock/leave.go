@@ -51,6 +51,7 @@ type left struct {
 	done       bool // else the row is as it was
 	held       bool // the attempt held the key
 	handedOver bool // to a waiter
+	more       bool // further waiters may fit
 }
 
 func (b *Backend) queryLeft(ctx context.Context, conn *sql.Conn, p packet) (l left, err error) {
@@ -61,7 +62,7 @@ func (b *Backend) queryLeft(ctx context.Context, conn *sql.Conn, p packet) (l le
 	defer rows.Close()
 	var released sql.NullInt64
 	if rows.Next() {
-		err = rows.Scan(&l.done, &l.held, &l.handedOver, &released)
+		err = rows.Scan(&l.done, &l.held, &l.handedOver, &l.more, &released)
 	}
 	return l, mark(errors.Join(err, rows.Err()), true)
 }
@@ -80,6 +81,9 @@ func (b *Backend) leave(ctx context.Context, v values, bury, shares bool) (bool,
 	if err == nil && l.handedOver {
 		b.watchHandOver(v.req.Key)
 		b.lookAgain(v.req.Key)
+		if l.more {
+			_, _ = b.pass(ctx, values{req: backend.Request{Key: v.req.Key}}, true) // the attempt has left, whatever becomes of that
+		}
 	}
 	return l.held, err
 }
@@ -88,12 +92,15 @@ func (b *Backend) leave(ctx context.Context, v values, bury, shares bool) (bool,
 // it returns is for the attempt of v.
 func (b *Backend) pass(ctx context.Context, v values, shares bool) (s rowState, err error) {
 	if !shares && v.req.Share.Exclusive() {
-		s, err = b.overPool(ctx, b.passPacket(v))
+		if s, err = b.overPool(ctx, b.passPacket(v)); err != nil || !s.shares {
+			return s, err
+		}
 	}
-	if err == nil && (s.sent.IsZero() || s.shares) {
-		s, err = b.overPool(ctx, b.passSharesPacket(v))
+	for {
+		if s, err = b.overPool(ctx, b.passSharesPacket(v)); err != nil || !s.more {
+			return s, err
+		}
 	}
-	return s, err
 }
 
 // leaveBy sends a packet, which also releases the named lock of the attempt if its lock connection

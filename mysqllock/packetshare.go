@@ -66,6 +66,9 @@ WHERE LOCATE(CONCAT(',',LPAD(HEX(n-1),3,'0')),@interlock_taken)=0`,
 
 const admitAtOnce = 64 // permits are granted to so many waiters by one packet; the client sends another if there are more
 
+// moreFit says that choose did not consider further waiters, which may fit.
+var moreFit = fmt.Sprintf("@interlock_count>=%d AND @interlock_limit>0", admitAtOnce)
+
 // admit grants what choose has found. The grants are provisional, but for that of the attempt itself.
 var admit = packet{
 	fmt.Sprintf(`INSERT INTO {table} (name,place,owner,process,metadata,ttl,granted,expires,token,unclaimed,weight,capacity,slots)
@@ -146,7 +149,8 @@ func (b *Backend) leaveSharesPacket(v values, bury bool) packet {
 	p = append(p, endShares...)
 	p = append(p, choose...)
 	p = append(p, admit...)
-	p = append(p, "COMMIT", "SELECT TRUE,@interlock_me OR @interlock_do,@interlock_grant IS NOT NULL OR @interlock_count>0,"+b.releaseName(v))
+	p = append(p, "COMMIT",
+		"SELECT TRUE,@interlock_me OR @interlock_do,@interlock_grant IS NOT NULL OR @interlock_count>0,"+moreFit+","+b.releaseName(v))
 	for i := range p {
 		p[i] = strings.Replace(p[i], "{kept}", "FALSE", 1)
 	}

@@ -28,6 +28,7 @@ type rowState struct {
 	shares  bool          // readers or permits may hold the lock or wait for it
 	shared  bool          // shared holders hold it
 	holders []rowState    // those of this process and the first; only after Backend.readShares
+	more    bool          // further waiters may fit
 	present backend.Share // the reason to refuse the attempt: it asked for another capacity
 	share   backend.Share // of a shared holder
 	slots   []int         // likewise
