@@ -69,7 +69,7 @@ func (a *attempt) send(ctx context.Context, join bool) (rowState, error) {
 func (a *attempt) sendEnter(ctx context.Context, join bool) (rowState, error) {
 	v, scan := values{req: a.req, place: a.place}, a.unanswered
 	if !a.req.Share.Exclusive() {
-		return a.request(ctx, func(getName bool) packet { return a.b.enterSharesPacket(v, join, scan, getName) })
+		return a.sendShare(ctx, v, join, scan)
 	}
 	s, err := a.request(ctx, func(getName bool) packet { return a.b.enterPacket(v, join, scan, getName) })
 	if err == nil && s.unread() {
@@ -79,6 +79,23 @@ func (a *attempt) sendEnter(ctx context.Context, join bool) (rowState, error) {
 		}
 	}
 	return s, err
+}
+
+// sendShare is sendEnter for a share. If it is refused because of a holder that has expired, sendShare
+// ends that and sends the request again.
+func (a *attempt) sendShare(ctx context.Context, v values, join, scan bool) (rowState, error) {
+	send := func() (rowState, error) {
+		return a.request(ctx, func(getName bool) packet { return a.b.enterSharesPacket(v, join, scan, getName) })
+	}
+	s, err := send()
+	refused := err != nil && s.present.Weight > 0 || err == nil && !join && !s.heldBy(a.req.Owner)
+	if !refused || s.held() {
+		return s, err
+	}
+	if _, failed := a.b.pass(ctx, v, true); failed != nil {
+		return s, err
+	}
+	return send()
 }
 
 func (a *attempt) request(ctx context.Context, build func(getName bool) packet) (s rowState, err error) {

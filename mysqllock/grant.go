@@ -100,10 +100,10 @@ func (g *grant) Release(ctx context.Context) error {
 }
 
 func (g *grant) release(ctx context.Context) (held bool, err error) {
-	v, mode := values{req: g.req}, g.currentMode()
+	v, mode := values{req: g.req, hold: true}, g.currentMode()
 	switch {
 	case mode != exclusive:
-		v.share = sharePlace(g.token)
+		v.share, v.slots, v.hold = sharePlace(g.token), g.slots, mode == shared
 	case !g.contended && !g.unanswered:
 		l, err := g.b.leaveBy(ctx, g.req, g.b.releasePacket(v))
 		if err != nil || l.done {
@@ -143,7 +143,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 	v := values{req: g.req, share: sharePlace(g.token)}
 	g.setMode(either)
 	var held, handedOver bool
-	var present backend.Share
+	var present string
 	_, err := run(ctx, g.b, g.b.poolConn, func(ctx context.Context, c *sql.Conn) (none struct{}, err error) {
 		rows, err := g.b.query(ctx, c, g.b.downgradePacket(v))
 		if err != nil {
@@ -151,7 +151,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 		}
 		defer rows.Close()
 		if rows.Next() {
-			err = rows.Scan(&held, &present.Weight, &present.Capacity, &handedOver)
+			err = rows.Scan(&held, &present, &handedOver)
 		}
 		return none, mark(errors.Join(err, rows.Err()), true)
 	})
@@ -166,9 +166,9 @@ func (g *grant) Downgrade(ctx context.Context) error {
 			g.b.lookAgain(g.req.Key)
 		}
 		return nil
-	case present.Capacity > 0:
+	case present != "":
 		g.setMode(exclusive)
-		return backend.NotExecuted(backend.CapacityError(backend.Reader, present))
+		return backend.NotExecuted(backend.CapacityError(backend.Reader, parsePresent(present)))
 	}
 	return g.lost()
 }

@@ -50,11 +50,11 @@ func (b *Backend) readLocks(ctx context.Context, c *sql.Conn, where string) (all
 		var granted int64
 		var s rowState
 		err := rows.Scan(&key, &s.place, &s.owner, &s.token, &s.expires, &granted, &s.metadata, &s.waiters, &s.share.Weight, &s.share.Capacity, &slots, &s.now)
-		if err == nil {
-			s.slots, err = parseSlots(slots)
-		}
 		if err != nil {
 			return nil, err
+		}
+		if s.place > 0 {
+			s.slots = parseSlots(slots)
 		}
 		h := s.holder()
 		h.Age = since(granted, s.now)
@@ -155,8 +155,9 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 func (b *Backend) breakOne(ctx context.Context, key string, h backend.Holder) (held bool, err error) {
 	v := values{req: backend.Request{Key: key, Owner: h.Owner}}
 	if !h.Share.Exclusive() {
-		v.share = sharePlace(h.Token)
+		v.share, v.slots = sharePlace(h.Token), h.Slots
 	}
+	v.hold = true
 	if held, err = b.leave(ctx, v, false, v.share > 0); err != nil || !held {
 		return held, err
 	}

@@ -3,8 +3,6 @@ package mysqllock
 import (
 	"database/sql"
 	"strings"
-
-	"github.com/interlock-go/lock/backend"
 )
 
 // readAfter are the parts of a read that depend on the packet before it.
@@ -22,7 +20,7 @@ type readAfter struct {
 // may be the last shared holder.
 const selectShares = `(SELECT 0 AS kind,owner,token,IF(expires={end},IFNULL((SELECT MIN(h.expires) FROM {table} h WHERE h.name={name} AND h.place>{shares}),0),expires),metadata,{now},served<last,
 ` + refused + `,IFNULL((SELECT p.place FROM {table} p WHERE p.name={name} AND p.place={at} AND p.place>0 AND p.place<{shares} AND p.owner={me}),0),{ahead},{named},
-unclaimed>0 OR EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares} AND h.unclaimed>0),{doomed},shares,expires={end},{present},'',{more}
+unclaimed>0 OR EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares} AND h.unclaimed>0),{doomed},shares,expires={end},0,0,{present},{more}
 FROM {table} l WHERE {lock}{locking}) UNION ALL
 (SELECT 1,owner,token,expires,metadata,{now},0,0,0,'',0,unclaimed>0,'',1,1,weight,capacity,slots,0 FROM {table}
 WHERE name={name} AND place>{shares} AND (process={process} OR place=(SELECT MIN(g.place) FROM {table} g WHERE g.name={name} AND g.place>{shares})) ORDER BY place LIMIT 1000000)`
@@ -35,12 +33,12 @@ const (
 
 // readShares returns selectShares for an attempt.
 func (b *Backend) readShares(v values, after readAfter) string {
-	ahead, named, doomed, present, more := aheadShare, "0", "''", "0,0", "0"
+	ahead, named, doomed, present, more := aheadShare, "0", "''", "''", "0"
 	if v.req.Share.Exclusive() {
 		ahead = aheadWriter
 	}
 	if after.packet {
-		doomed, present = "IFNULL(@interlock_doomed,'')", "IFNULL(@interlock_present,0),IFNULL(@interlock_presentof,0)"
+		doomed, present = "IFNULL(@interlock_doomed,'')", "IFNULL(@interlock_present,'')"
 		more = moreFit
 	}
 	if after.getName {
@@ -60,22 +58,15 @@ func scanShares(rows *sql.Rows, s *rowState) error {
 		var slots string
 		err := rows.Scan(&kind, &r.owner, &r.token, &r.expires, &r.metadata, &r.now, &r.waiters, &r.abandoned, &r.place, &r.ahead, &named,
 			&r.unclaimed, &r.doomed, &r.shares, &r.shared, &r.share.Weight, &r.share.Capacity, &slots, &r.more)
-		if err == nil {
-			r.slots, err = parseSlots(slots)
-		}
 		if err != nil {
 			return err
 		}
-		r.named = named.Bool
 		if kind == 0 {
-			r.sent = s.sent
-			if r.present = r.share; r.present.Weight > 0 {
-				r.share = backend.Share{}
-			}
+			r.named, r.sent, r.present = named.Bool, s.sent, parsePresent(slots)
 			*s = r
 			continue
 		}
-		r.waiters = s.waiters
+		r.waiters, r.slots = s.waiters, parseSlots(slots)
 		s.holders = append(s.holders, r)
 	}
 	return rows.Err()

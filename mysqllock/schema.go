@@ -45,7 +45,7 @@ func (t table) schema() string {
   shares     TINYINT NOT NULL DEFAULT 0 COMMENT 'of the lock: 1 if readers or permits may hold it or wait for it',
   weight     INT NOT NULL DEFAULT 0 COMMENT 'permits of a holder or waiter, 1 of a reader, 0: the whole lock',
   capacity   INT NOT NULL DEFAULT 0 COMMENT 'of the semaphore, 0 of readers; of the lock: that of the last one who came',
-  slots      VARBINARY(4096) NOT NULL DEFAULT '' COMMENT 'of a holder of permits',
+  slots      VARBINARY(1024) NOT NULL DEFAULT '' COMMENT 'permits of a holder, or of all if the lock is shared: a character 0 or 1 for each',
   PRIMARY KEY (name, place)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='%s%d'`, t.quoted(), maxKey, comment, schemaVersion)
 }

@@ -1,10 +1,6 @@
 package mysqllock
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-)
+import "strconv"
 
 // A shared holder has a row of its own. Its place is shareBase plus its token, above those of all
 // waiters, so its client renews and guards it by primary key. The row of the lock then has no owner
@@ -13,7 +9,6 @@ import (
 const (
 	shareBase = 1 << 62
 	sharedEnd = 9e18 // "expires" of a lock with shared holders
-	slotWidth = 4    // characters of a slot in a row: a comma and three hex digits
 )
 
 var (
@@ -24,19 +19,12 @@ var (
 // sharePlace is the place of the row of a shared grant.
 func sharePlace(token uint64) int64 { return shareBase + int64(token) } //nolint:gosec // microseconds since 1970
 
-// parseSlots reads the slots of a row.
-func parseSlots(s string) ([]int, error) {
-	if s == "" {
-		return nil, nil
-	}
-	parts := strings.Split(s[1:], ",")
-	slots := make([]int, len(parts))
-	for i, p := range parts {
-		n, err := strconv.ParseUint(p, 16, 16)
-		if err != nil {
-			return nil, fmt.Errorf("mysql: slots %.60q of a row: %w", s, err)
+// parseSlots reads the slots of a row: a character for each, 1 if the holder has it.
+func parseSlots(s string) (slots []int) {
+	for i := range len(s) {
+		if s[i] == '1' {
+			slots = append(slots, i)
 		}
-		slots[i] = int(n)
 	}
-	return slots, nil
+	return slots
 }

@@ -47,7 +47,9 @@ const (
 type values struct {
 	req   backend.Request
 	place int64  // of the attempt in the queue; 0: none, or not known
-	share int64  // the place of its row as a shared holder; 0: none, or not known
+	hold  bool   // the attempt holds the lock:
+	share int64  // the place of its row as a shared holder; 0: that of the lock
+	slots []int  // what it holds
 	row   string // the name of the row, if not that of the key of req
 }
 
