@@ -104,6 +104,12 @@ func (g *grant) release(ctx context.Context) (held bool, err error) {
 	switch {
 	case mode != exclusive:
 		v.share, v.slots, v.hold = sharePlace(g.token), g.slots, mode == shared
+		if !g.contended && !g.unanswered && v.hold {
+			l, err := g.b.leaveBy(ctx, g.req, g.b.releaseSharePacket(v))
+			if err != nil || l.done {
+				return l.held, err
+			}
+		}
 	case !g.contended && !g.unanswered:
 		l, err := g.b.leaveBy(ctx, g.req, g.b.releasePacket(v))
 		if err != nil || l.done {

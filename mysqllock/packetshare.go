@@ -181,6 +181,19 @@ func (b *Backend) leaveSharesPacket(v values, bury bool) packet {
 	return b.packet(v, p)
 }
 
+// releaseSharePacket ends a shared grant if nothing waits. Else it changes nothing, and
+// leaveSharesPacket has to follow.
+func (b *Backend) releaseSharePacket(v values) packet {
+	p := append(begin[:2:2],
+		"SELECT {now},IFNULL(MAX(IF(expires={end},slots,'')),''),IFNULL(MAX(served=last),TRUE) INTO @interlock_now,@interlock_bits,@interlock_do FROM {table} WHERE {lock} FOR UPDATE",
+		"DELETE FROM {table} WHERE name={name} AND place=IF(@interlock_do,{share},NULL) AND owner={me} AND expires>@interlock_now",
+		"SELECT ROW_COUNT()>0,EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares}) INTO @interlock_me,@interlock_holders",
+		"UPDATE {table} SET granted=@interlock_now,expires=IF(@interlock_holders,{end},0),shares=@interlock_holders,slots="+freeing(v.slots)+" WHERE {lock} AND @interlock_me",
+		"COMMIT",
+		"SELECT @interlock_do,@interlock_me,FALSE,FALSE,IF(@interlock_do,"+b.releaseName(v)+",0)")
+	return b.packet(v, p)
+}
+
 // freeing returns an expression for the permits that are held without some.
 func freeing(slots []int) string {
 	bits := "@interlock_bits"

@@ -18,6 +18,8 @@ type watcher struct {
 	tried int    // of these, whose named lock was free
 }
 
+const permitPoll = 50 * time.Millisecond // the longest pause of a waiter for permits between reads
+
 const waitDialTime = time.Second // the key is not watched meanwhile
 
 // watch watches the key until no attempt of this process waits for it. s was read for first.
@@ -48,6 +50,9 @@ func (w *watcher) next(first, asked *attempt, s rowState) (rowState, error) {
 	b := w.l.b
 	v := values{req: first.req, place: first.place}
 	w.polls.max = min(250*time.Millisecond, max(first.req.TTL/8, minPoll))
+	if first.req.Share.Capacity > 0 && s.shared && s.ahead == "" {
+		w.polls.max = min(w.polls.max, permitPoll) // any holder may free permits, and no named lock shows that
+	}
 	read := b.readFor(v, s)
 	if first != asked || s.unread() {
 		return w.ask(first, func(ctx context.Context) (rowState, error) { return b.overPool(ctx, packet{read}) })
