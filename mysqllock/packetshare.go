@@ -65,7 +65,7 @@ func (b *Backend) enterSharesPacket(v values, join, scan, getName bool) packet {
 IF(shares AND capacity<>{capacity},(SELECT CONCAT(c.weight,' ',c.capacity) FROM {table} c WHERE c.name={name} AND c.place>0 AND c.weight>0 ORDER BY c.place LIMIT 1),NULL),
 CASE WHEN @interlock_mine>0 OR owner={me} AND expires>{now} OR %[2]s THEN 0 WHEN served=last AND (expires<={now} OR expires={end} AND %[3]s) THEN %[4]d WHEN %[5]t THEN %[6]d ELSE 0 END
 INTO @interlock_now,@interlock_next,@interlock_token,@interlock_bits,@interlock_doomed,@interlock_present,@interlock_do FROM {table} l WHERE {lock}`, bits, refused, fits, doGrant, join, doEnter),
-		"SET @interlock_do=IF(@interlock_present IS NULL OR @interlock_mine>0,@interlock_do,0),@interlock_count=0,@interlock_limit=0",
+		"SET @interlock_do=IF(@interlock_present IS NULL OR @interlock_mine>0,@interlock_do,0),@interlock_count=0,@interlock_limit=0,@interlock_ask=FALSE",
 		fmt.Sprintf(`INSERT INTO {table} (name,place,owner,process,metadata,ttl,granted,weight,capacity,expires,token,slots)
 SELECT {name},IF(%[1]s,{shares}+@interlock_token,@interlock_next),{me},{process},{metadata},{ttl},@interlock_now,{weight},{capacity},
 IF(%[1]s,@interlock_now+{ttl},0),IF(%[1]s,@interlock_token,0),IF(%[1]s,%[2]s,'') FROM DUAL WHERE @interlock_do>0`, granting, slots),
@@ -145,8 +145,8 @@ shares=IF(@interlock_next IS NULL AND NOT @interlock_holders,0,shares),slots=IF(
 
 const admitAtOnce = 64 // if there are more who may fit, the client sends another packet
 
-// moreFit says that admit did not consider further waiters, which may fit.
-var moreFit = fmt.Sprintf("@interlock_count>=%d AND @interlock_limit>0", admitAtOnce)
+// moreFit says that admit did not consider all waiters that may fit.
+var moreFit = fmt.Sprintf("(@interlock_limit>0 AND @interlock_count>=%d OR @interlock_ask AND @interlock_count>0)", admitAtOnce)
 
 // leaveSharesPacket is leavePacket for such locks. If it is to bury the attempt, or to find its row, it
 // also ends the holders that have expired: it has to find out which permits are held.
