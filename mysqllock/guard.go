@@ -15,8 +15,8 @@ import (
 // held with that token, Guard returns ErrLost; roll back then.
 //
 // Keep the transaction short: the lease cannot be renewed meanwhile. For a lease of a reader or of
-// permits Guard locks only the row of that lease: others are granted, renewed and released. The table must be on the
-// same server as the data, and the user of tx needs SELECT and UPDATE on it.
+// permits Guard locks only the row of that lease: others are granted, renewed and released. The
+// table must be on the same server as the data, and the user of tx needs SELECT and UPDATE on it.
 //
 // With lock.WithLocalHandOff pass the token of the lease's BackendHold. Guard then guards the
 // grant, which the same client may pass on: end the transaction before Unlock.

@@ -15,7 +15,7 @@ import (
 // it, and then goes by the rows that are left.
 //
 // Invariant after each transaction: the first waiter does not fit beside the holders that have a row.
-// So a request needs to consider itself only, and whoever removes a holder or a waiter admits those who
+// So a request needs to consider itself only, and the packet that removes a holder or a waiter admits those who
 // fit then.
 
 // begin begins a transaction that locks no gaps.
@@ -91,7 +91,7 @@ INTO @interlock_now,@interlock_last,@interlock_from,@interlock_token,@interlock_
 FROM {table} WHERE {lock} FOR UPDATE`, freed, none, maxUnclaimed, noNext, intoNext)
 }
 
-// endShares deletes the shared holders that have expired and that nobody renews, and the waiters of
+// endShares deletes the shared holders that have expired and that no renewal keeps, and the waiters of
 // processes that did not claim their grants. It finds out which permits are still held.
 var endShares = packet{
 	`{wide} MIN(place),MAX(place),GROUP_CONCAT(DISTINCT IF(unclaimed>0,process,NULL)),MAX(expires) INTO @interlock_first,@interlock_end,@interlock_gone,@interlock_until
