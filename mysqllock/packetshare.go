@@ -19,7 +19,9 @@ import (
 // fit then.
 
 // begin begins a transaction that locks no gaps.
-var begin = packet{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION"}
+func begin(statements ...string) packet {
+	return append(packet{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION"}, statements...)
+}
 
 // taken are the permits that are held, as a string of a 0 or a 1 for each. The position of the n-th 0
 // is that of the n-th free permit.
@@ -59,7 +61,7 @@ func (b *Backend) enterSharesPacket(v values, join, scan, getName bool) packet {
 		bits = "IF(expires={end},slots,REPEAT('0',{capacity}))"
 		slots, after = taking("@interlock_bits", "0", "{weight}"), taken("@interlock_bits", "{weight}")
 	}
-	p := append(begin[:2:2], ensure,
+	p := begin(ensure,
 		"SELECT IFNULL(MAX(place),0) INTO @interlock_mine FROM {table} WHERE name={name} AND "+where+" AND owner={me}",
 		fmt.Sprintf(`SELECT {now},last+1,GREATEST(token+1,{now}),%[1]s,NULL,
 IF(shares AND capacity<>{capacity},(SELECT CONCAT(c.weight,' ',c.capacity) FROM {table} c WHERE c.name={name} AND c.place>0 AND c.weight>0 ORDER BY c.place LIMIT 1),NULL),
@@ -151,7 +153,7 @@ var moreFit = fmt.Sprintf("(@interlock_limit>0 AND @interlock_count>=%d OR @inte
 // leaveSharesPacket is leavePacket for such locks. If it is to bury the attempt, or to find its row, it
 // also ends the holders that have expired: it has to find out which permits are held.
 func (b *Backend) leaveSharesPacket(v values, bury bool) packet {
-	p, held := begin[:2:2], "@interlock_me OR @interlock_do"
+	p, held := begin(), "@interlock_me OR @interlock_do"
 	switch lock := lockShares(" OR owner={me}"); {
 	case v.hold && !bury:
 		p = append(p, lock,
@@ -184,7 +186,7 @@ func (b *Backend) leaveSharesPacket(v values, bury bool) packet {
 // releaseSharePacket ends a shared grant if nothing waits. Else it changes nothing, and
 // leaveSharesPacket has to follow.
 func (b *Backend) releaseSharePacket(v values) packet {
-	p := append(begin[:2:2],
+	p := begin(
 		"SELECT {now},IFNULL(MAX(IF(expires={end},slots,'')),''),IFNULL(MAX(served=last),TRUE) INTO @interlock_now,@interlock_bits,@interlock_do FROM {table} WHERE {lock} FOR UPDATE",
 		"DELETE FROM {table} WHERE name={name} AND place=IF(@interlock_do,{share},NULL) AND owner={me} AND expires>@interlock_now",
 		"SELECT ROW_COUNT()>0,EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares}) INTO @interlock_me,@interlock_holders",
@@ -220,7 +222,7 @@ func admitTo(kept bool) packet {
 // passSharesPacket is passPacket for such locks: it ends the holders that have expired, and admits
 // waiters. After several grants in a row that were not claimed the attempt, which is alive, is first.
 func (b *Backend) passSharesPacket(v values) packet {
-	p := append(begin[:2:2], lockShares(""),
+	p := begin(lockShares(""),
 		"SELECT IFNULL(MAX(place),0) INTO @interlock_mine FROM {table} WHERE name={name} AND place={place} AND place>0 AND owner={me}")
 	p = append(p, endShares...)
 	p = append(p, "SET @interlock_ask=@interlock_ask AND @interlock_from<"+none+" AND @interlock_mine>=@interlock_from,"+
@@ -234,7 +236,7 @@ func (b *Backend) passSharesPacket(v values) packet {
 // whether the attempt holds the lock as a reader, a share of permits that is waited for, and whether
 // readers were admitted.
 func (b *Backend) downgradePacket(v values) packet {
-	p := append(begin[:2:2], lockShares(" OR owner={me}"),
+	p := begin(lockShares(" OR owner={me}"),
 		"SELECT CONCAT(weight,' ',capacity) INTO @interlock_present FROM {table} WHERE name={name} AND place>=@interlock_from AND place<{shares} AND capacity>0 ORDER BY place LIMIT 1",
 		"SET @interlock_do=@interlock_me AND @interlock_present IS NULL,@interlock_ask=FALSE,@interlock_from=IF(@interlock_me AND @interlock_present IS NULL,@interlock_from,"+none+")",
 		`INSERT INTO {table} (name,place,owner,process,metadata,ttl,granted,expires,token,weight)

@@ -17,7 +17,7 @@ var (
 )
 
 // sharePlace is the place of the row of a shared grant.
-func sharePlace(token uint64) int64 { return shareBase + int64(token) } //nolint:gosec // microseconds since 1970
+func sharePlace(token uint64) int64 { return shareBase + int64(token) }
 
 // parseSlots reads the slots of a row: a character for each, 1 if the holder has it.
 func parseSlots(s string) (slots []int) {
