@@ -145,6 +145,7 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 		c.Wake = backend.WakePush
 		c.Caveats = append(c.Caveats,
 			fmt.Sprintf("If a waiter is stopped and the server keeps its connection (SIGSTOP, a machine that is cut off), and its user is another one, the waiters behind it wait, when its turn comes, until the lease of its predecessor would have ended, at most %v. A user of the server who knows the owner id of an attempt can cause the same by owning its named lock.", maxWait),
+			"Waiters for permits that other permits keep out are not woken by the server: they read the row, every 5 to 50 ms at first, later up to every 250 ms.",
 			"If the lock connection of an attempt is lost, the waiters behind it poll up to eight times a second until its turn has ended.")
 	}
 	return c

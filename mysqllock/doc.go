@@ -54,7 +54,7 @@
 // Named locks only wake; the row decides which client holds the key. If a named lock is
 // lost, waiters poll the row every 5 to 250 ms. Waiters also poll
 //   - when all notify_conns connections wait for other keys,
-//   - for permits that others hold, at least every 50 ms,
+//   - for permits that others hold,
 //   - in a pool of fewer than four connections, or without multiStatements,
 //   - in a cluster in which every node accepts writes.
 //

@@ -18,7 +18,7 @@ type watcher struct {
 	tried int    // of these, whose named lock was free
 }
 
-const permitPoll = 50 * time.Millisecond // the longest pause of a waiter for permits between reads
+const permitPoll = 50 * time.Millisecond // the longest pause of a waiter for permits, in its first half second
 
 const waitDialTime = time.Second // the key is not watched meanwhile
 
@@ -51,7 +51,8 @@ func (w *watcher) next(first, asked *attempt, s rowState) (rowState, error) {
 	v := values{req: first.req, place: first.place}
 	w.polls.max = min(250*time.Millisecond, max(first.req.TTL/8, minPoll))
 	if first.req.Share.Capacity > 0 && s.shared && s.ahead == "" {
-		w.polls.max = min(w.polls.max, permitPoll) // any holder may free permits, and no named lock shows that
+		// Any holder may free permits, and no named lock shows that.
+		w.polls.max = min(w.polls.max, max(permitPoll, time.Since(first.since)/10))
 	}
 	read := b.readFor(v, s)
 	if first != asked || s.unread() {

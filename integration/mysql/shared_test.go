@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/integration/provision"
 	"github.com/interlock-go/lock/mysqllock"
@@ -31,6 +33,47 @@ func TestShares(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				f(&stage{t, s, admin, b, strings.ReplaceAll(name, " ", "-")})
 			})
+		}
+	})
+}
+
+// TestUpgrade: the statement of the documentation makes a table of schema 3 one of schema 4, and tokens
+// go on rising.
+func TestUpgrade(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		schema, err := mysqllock.Schema("interlock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var older []string
+		for line := range strings.Lines(strings.Replace(schema, "schema 4", "schema 3", 1)) {
+			if column := strings.Fields(line)[0]; !slices.Contains([]string{"shares", "weight", "capacity", "slots"}, column) {
+				older = append(older, line)
+			}
+		}
+		const token = 1 << 60
+		exec(t, admin, strings.Join(older, ""), fmt.Sprintf("INSERT INTO interlock (name,place,token) VALUES ('lock:upgraded',0,%d)", token))
+		refused(t, "schema 3", s.URL(), `schema "3"`, "wants 4")
+		page, err := os.ReadFile("../../docs/backends/mysql.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, alter, _ := strings.Cut(string(page), "ALTER TABLE")
+		alter, _, _ = strings.Cut(alter, ";")
+		exec(t, admin, "ALTER TABLE"+alter)
+		c := open(t, s.URL())
+		for _, m := range []lock.Mutex{c.Mutex("upgraded"), c.RWMutex("upgraded").RLocker(), c.Semaphore("upgraded", 3).Weighted(2)} {
+			l, err := m.Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, _ := l.Token(); n <= token {
+				t.Errorf("token after the upgrade: want more than %d, got %d", token, n)
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
