@@ -125,7 +125,7 @@ func (a *attempt) request(ctx context.Context, build func(getName bool) packet) 
 
 func (a *attempt) grant(s rowState) *grant {
 	g := &grant{b: a.b, req: a.req, token: s.token, slots: s.slots, unanswered: a.unanswered, contended: a.queued || s.waiters, shares: s.shares, until: s.sent.Add(min(s.left(), a.req.TTL))}
-	if !a.req.Share.Exclusive() {
+	if !s.share.Exclusive() {
 		g.mode = shared
 	}
 	return g

@@ -64,10 +64,10 @@ func (b *Backend) enterSharesPacket(v values, join, scan, getName bool) packet {
 	p := begin(ensure,
 		"SELECT IFNULL(MAX(place),0) INTO @interlock_mine FROM {table} WHERE name={name} AND "+where+" AND owner={me}",
 		fmt.Sprintf(`SELECT {now},last+1,GREATEST(token+1,{now}),%[1]s,NULL,
-IF(shares AND capacity<>{capacity},(SELECT CONCAT(c.weight,' ',c.capacity) FROM {table} c WHERE c.name={name} AND c.place>0 AND c.weight>0 ORDER BY c.place LIMIT 1),NULL),
+IF(@interlock_mine=0 AND shares AND capacity<>{capacity},(SELECT CONCAT(c.weight,' ',c.capacity) FROM {table} c WHERE c.name={name} AND c.place>0 AND c.weight>0 ORDER BY c.place LIMIT 1),NULL),
 CASE WHEN @interlock_mine>0 OR owner={me} AND expires>{now} OR %[2]s THEN 0 WHEN served=last AND (expires<={now} OR expires={end} AND %[3]s) THEN %[4]d WHEN %[5]t THEN %[6]d ELSE 0 END
 INTO @interlock_now,@interlock_next,@interlock_token,@interlock_bits,@interlock_doomed,@interlock_present,@interlock_do FROM {table} l WHERE {lock}`, bits, refused, fits, doGrant, join, doEnter),
-		"SET @interlock_do=IF(@interlock_present IS NULL OR @interlock_mine>0,@interlock_do,0),@interlock_count=0,@interlock_limit=0,@interlock_ask=FALSE",
+		"SET @interlock_do=IF(@interlock_present IS NULL,@interlock_do,0),@interlock_count=0,@interlock_limit=0,@interlock_ask=FALSE",
 		fmt.Sprintf(`INSERT INTO {table} (name,place,owner,process,metadata,ttl,granted,weight,capacity,expires,token,slots)
 SELECT {name},IF(%[1]s,{shares}+@interlock_token,@interlock_next),{me},{process},{metadata},{ttl},@interlock_now,{weight},{capacity},
 IF(%[1]s,@interlock_now+{ttl},0),IF(%[1]s,@interlock_token,0),IF(%[1]s,%[2]s,'') FROM DUAL WHERE @interlock_do>0`, granting, slots),
