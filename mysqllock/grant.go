@@ -89,8 +89,7 @@ func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 	}
 }
 
-// Release sends one packet, or two if the first waiter came after the grant, or three if that is
-// one for a share.
+// Release sends one packet, or two if the first waiter came after the grant.
 func (g *grant) Release(ctx context.Context) error {
 	held, err := g.release(ctx)
 	if err == nil && !held {
@@ -101,22 +100,22 @@ func (g *grant) Release(ctx context.Context) error {
 
 func (g *grant) release(ctx context.Context) (held bool, err error) {
 	v, mode := values{req: g.req, hold: true}, g.currentMode()
-	switch {
-	case mode != exclusive:
+	if mode != exclusive {
 		v.share, v.slots, v.hold = sharePlace(g.token), g.slots, mode == shared
-		if !g.contended && !g.unanswered && v.hold {
-			l, err := g.b.leaveBy(ctx, g.req, g.b.releaseSharePacket(v))
-			if err != nil || l.done {
-				return l.held, err
-			}
+	}
+	shares := mode != exclusive || g.shares
+	if !g.contended && !g.unanswered && mode != either {
+		p := g.b.releasePacket(v)
+		if mode == shared {
+			p = g.b.releaseSharePacket(v)
 		}
-	case !g.contended && !g.unanswered:
-		l, err := g.b.leaveBy(ctx, g.req, g.b.releasePacket(v))
+		l, err := g.b.leaveBy(ctx, g.req, p)
 		if err != nil || l.done {
 			return l.held, err
 		}
+		shares = shares || l.shares
 	}
-	return g.b.leave(ctx, v, g.unanswered, mode != exclusive || g.shares)
+	return g.b.leave(ctx, v, g.unanswered, shares)
 }
 
 func (g *grant) currentMode() mode {

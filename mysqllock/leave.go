@@ -51,6 +51,7 @@ type left struct {
 	done       bool // else the row is as it was
 	held       bool // the attempt held the key
 	handedOver bool // to a waiter
+	shares     bool // readers or permits may hold the key or wait for it
 	more       bool // further waiters may fit
 }
 
@@ -62,7 +63,7 @@ func (b *Backend) queryLeft(ctx context.Context, conn *sql.Conn, p packet) (l le
 	defer rows.Close()
 	var released sql.NullInt64
 	if rows.Next() {
-		err = rows.Scan(&l.done, &l.held, &l.handedOver, &l.more, &released)
+		err = rows.Scan(&l.done, &l.held, &l.handedOver, &l.shares, &l.more, &released)
 	}
 	return l, mark(errors.Join(err, rows.Err()), true)
 }

@@ -102,7 +102,7 @@ func (b *Backend) leavePacket(v values, bury bool) packet {
 	}
 	p = append(p, "DELETE FROM {table} WHERE name={name} AND place IN (@interlock_next,@interlock_mine) AND place>0",
 		"COMMIT",
-		"SELECT @interlock_shares=0,@interlock_from<"+none+",@interlock_next IS NOT NULL,FALSE,IF(@interlock_shares=0,"+b.releaseName(v)+",0)")
+		"SELECT @interlock_shares=0,@interlock_from<"+none+",@interlock_next IS NOT NULL,FALSE,FALSE,IF(@interlock_shares=0,"+b.releaseName(v)+",0)")
 	return b.packet(v, p)
 }
 
@@ -111,7 +111,7 @@ func (b *Backend) leavePacket(v values, bury bool) packet {
 func (b *Backend) releasePacket(v values) packet {
 	return packet{
 		b.updateHeld(v.req, "0", "owner='',process='',metadata='',granted={now},unclaimed=0,expires=0", " AND served=last"),
-		b.sql("SELECT ROW_COUNT()>0,ROW_COUNT()>0,FALSE,FALSE,IF(ROW_COUNT()>0,"+b.releaseName(v)+",0)", v),
+		b.sql("SELECT ROW_COUNT()>0,ROW_COUNT()>0,FALSE,IF(ROW_COUNT()>0,FALSE,EXISTS(SELECT 1 FROM {table} WHERE {lock} AND shares)),FALSE,IF(ROW_COUNT()>0,"+b.releaseName(v)+",0)", v),
 	}
 }
 

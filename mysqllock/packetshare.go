@@ -179,7 +179,7 @@ func (b *Backend) leaveSharesPacket(v values, bury bool) packet {
 		p = append(p, endShares...)
 	}
 	p = append(p, admitTo(false)...)
-	p = append(p, "SELECT TRUE,"+held+",@interlock_grant IS NOT NULL OR @interlock_count>0,"+moreFit+","+b.releaseName(v))
+	p = append(p, "SELECT TRUE,"+held+",@interlock_grant IS NOT NULL OR @interlock_count>0,TRUE,"+moreFit+","+b.releaseName(v))
 	return b.packet(v, p)
 }
 
@@ -192,7 +192,7 @@ func (b *Backend) releaseSharePacket(v values) packet {
 		"SELECT ROW_COUNT()>0,EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares}) INTO @interlock_me,@interlock_holders",
 		"UPDATE {table} SET granted=@interlock_now,expires=IF(@interlock_holders,{end},0),shares=@interlock_holders,slots="+freeing(v.slots)+" WHERE {lock} AND @interlock_me",
 		"COMMIT",
-		"SELECT @interlock_do,@interlock_me,FALSE,FALSE,IF(@interlock_do,"+b.releaseName(v)+",0)")
+		"SELECT @interlock_do,@interlock_me,FALSE,TRUE,FALSE,IF(@interlock_do,"+b.releaseName(v)+",0)")
 	return b.packet(v, p)
 }
 
