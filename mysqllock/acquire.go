@@ -36,10 +36,10 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	a := b.newAttempt(req)
 	defer a.done()
 	s, err := a.send(ctx, false)
-	if err == nil && !s.held() && s.waiters {
-		s, err = b.overPool(ctx, b.passPacket(values{req: req}))
+	if err == nil && req.Share.Exclusive() && (s.unread() || !s.held() && s.waiters) {
+		s, err = b.pass(ctx, values{req: req}, s.shares)
 	}
-	if err == nil && !s.held() {
+	if err == nil && req.Share.Exclusive() && !s.held() {
 		s, err = a.sendEnter(ctx, false)
 	}
 	switch {
@@ -54,7 +54,7 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 // send sends one request to acquire. With join the attempt enters the queue. A free key takes one
 // round trip. The driver enters the queue at once if others of this process wait for the key.
 func (a *attempt) send(ctx context.Context, join bool) (rowState, error) {
-	if !join || !a.queued && !a.unanswered && !a.line.contended() {
+	if a.req.Share.Exclusive() && (!join || !a.queued && !a.unanswered && !a.line.contended()) {
 		b, v := a.b, values{req: a.req}
 		s, err := a.request(ctx, func(getName bool) packet { return packet{b.sql(ask, v), b.read(v, "0", "0", getName)} })
 		if err != nil || !join || s.heldBy(a.req.Owner) {
@@ -68,7 +68,34 @@ func (a *attempt) send(ctx context.Context, join bool) (rowState, error) {
 // was abandoned.
 func (a *attempt) sendEnter(ctx context.Context, join bool) (rowState, error) {
 	v, scan := values{req: a.req, place: a.place}, a.unanswered
-	return a.request(ctx, func(getName bool) packet { return a.b.enterPacket(v, join, scan, getName) })
+	if !a.req.Share.Exclusive() {
+		return a.sendShare(ctx, v, join, scan)
+	}
+	s, err := a.request(ctx, func(getName bool) packet { return a.b.enterPacket(v, join, scan, getName) })
+	if err == nil && s.unread() {
+		v.place = s.place
+		if holders, err := a.b.overPool(ctx, packet{a.b.readShares(v, readAfter{place: "{place}"})}); err == nil {
+			return holders, nil
+		}
+	}
+	return s, err
+}
+
+// sendShare is sendEnter for a share. If it is refused because of a holder that has expired, sendShare
+// ends that and sends the request again.
+func (a *attempt) sendShare(ctx context.Context, v values, join, scan bool) (rowState, error) {
+	send := func() (rowState, error) {
+		return a.request(ctx, func(getName bool) packet { return a.b.enterSharesPacket(v, join, scan, getName) })
+	}
+	s, err := send()
+	refused := err != nil && s.present.Weight > 0 || err == nil && !join && !s.heldBy(a.req.Owner)
+	if !refused || s.held() {
+		return s, err
+	}
+	if _, failed := a.b.pass(ctx, v, true); failed != nil {
+		return s, err
+	}
+	return send()
 }
 
 func (a *attempt) request(ctx context.Context, build func(getName bool) packet) (s rowState, err error) {
@@ -86,12 +113,22 @@ func (a *attempt) request(ctx context.Context, build func(getName bool) packet) 
 		a.unanswered = a.unanswered || errors.Is(err, backend.ErrUncertain)
 	case s.abandoned:
 		err = fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
+	case s.present.Weight > 0:
+		err = backend.NotExecuted(backend.CapacityError(a.req.Share, s.present))
 	}
-	return s, err
+	a.b.killProcesses(s.doomed)
+	if s.more {
+		_, _ = a.b.pass(ctx, values{req: backend.Request{Key: a.req.Key}}, true)
+	}
+	return s.forOwner(a.req.Owner), err
 }
 
 func (a *attempt) grant(s rowState) *grant {
-	return &grant{b: a.b, req: a.req, token: s.token, unanswered: a.unanswered, contended: a.queued || s.waiters, until: s.sent.Add(min(s.left(), a.req.TTL))}
+	g := &grant{b: a.b, req: a.req, token: s.token, slots: s.slots, unanswered: a.unanswered, contended: a.queued || s.waiters, shares: s.shares, until: s.sent.Add(min(s.left(), a.req.TTL))}
+	if !s.share.Exclusive() {
+		g.mode = shared
+	}
+	return g
 }
 
 // Acquire acquires the key. It waits in the queue until the key is granted or ctx ends.

@@ -20,7 +20,9 @@ type Backend struct {
 	address         string // for errors: " at host:port", or empty
 	opt             options
 	table           table
-	multiStatements bool          // a packet may have two statements
+	multiStatements bool // a packet may have two statements
+	mariaDB         bool
+	sharing         bool          // the server has what shares need
 	lockingRead     string        // a clause for reads that could see uncommitted rows, or empty
 	notifier        *notifier     // nil: waiters poll
 	process         string        // identifies this Backend in rows
@@ -123,6 +125,8 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 		MinTTL:   500 * time.Millisecond, // a provisional lease of that length must outlast several polls of a waiter
 		MaxTTL:   100 * 24 * time.Hour,
 		Lateness: tombstoneFor,
+		Shared:   b.sharing,
+		Permits:  b.sharing,
 		Caveats: append([]string{
 			"With asynchronous or semi-synchronous replication a failover may lose the last grants. Two clients may then hold a lock until the first lease ends; only a check of the token at the resource, or Guard, stops the first.",
 			"Tokens rise over a restart, a failover and the loss of the table if the clock of the new server is not behind the time of the last grant.",
@@ -141,6 +145,7 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 		c.Wake = backend.WakePush
 		c.Caveats = append(c.Caveats,
 			fmt.Sprintf("If a waiter is stopped and the server keeps its connection (SIGSTOP, a machine that is cut off), and its user is another one, the waiters behind it wait, when its turn comes, until the lease of its predecessor would have ended, at most %v. A user of the server who knows the owner id of an attempt can cause the same by owning its named lock.", maxWait),
+			"Waiters for permits that other permits keep out are not woken by the server: they read the row, every 5 to 50 ms at first, later up to every 250 ms.",
 			"If the lock connection of an attempt is lost, the waiters behind it poll up to eight times a second until its turn has ended.")
 	}
 	return c

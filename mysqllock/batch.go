@@ -34,6 +34,13 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 		least = min(least, r.TTL)
 	}
 	var rest []renewal
+	all = slices.DeleteFunc(all, func(r renewal) bool {
+		one := r.g.currentMode() == either // two rows may have its lease
+		if one {
+			rest = append(rest, r)
+		}
+		return one
+	})
 	for part := range slices.Chunk(all, maxBatch) {
 		rest = append(rest, b.renewMany(ctx, part)...)
 		if errors.Is(errs[0], errors.ErrUnsupported) {
@@ -108,11 +115,11 @@ func (b *Backend) renewAll(all []renewal) string {
 			in.WriteByte(',')
 		}
 		owner := lit(r.g.req.Owner)
-		fmt.Fprintf(&in, "(%s,0,%s)", lit(b.key(r.g.req.Key)), owner)
+		fmt.Fprintf(&in, "(%s,%s,%s)", lit(b.key(r.g.req.Key)), r.g.at(), owner)
 		fmt.Fprintf(&ttl, " WHEN %s THEN %d", owner, millis(r.ttl)*1000)
 	}
 	ttl.WriteString(" END")
-	return fmt.Sprintf("UPDATE (SELECT name AS mine FROM %[1]s FORCE INDEX (PRIMARY) WHERE (name,place,owner) IN (%[2]s) AND expires>%[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED) m"+
-		" STRAIGHT_JOIN %[1]s l ON l.name=mine AND l.place=0 SET l.unclaimed=0,l.expires=GREATEST(l.expires+1,%[3]s+%[5]s)",
+	return fmt.Sprintf("UPDATE (SELECT name AS mine,place AS at FROM %[1]s FORCE INDEX (PRIMARY) WHERE (name,place,owner) IN (%[2]s) AND expires>%[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED) m"+
+		" STRAIGHT_JOIN %[1]s l ON l.name=mine AND l.place=at SET l.unclaimed=0,l.expires=GREATEST(l.expires+1,%[3]s+%[5]s)",
 		b.table.quoted(), in.String(), nowFragment, len(all), ttl.String())
 }

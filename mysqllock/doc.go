@@ -39,6 +39,11 @@
 // not, all waiters of its process are removed. If the outcome of an attempt is unknown, Abandon
 // writes a tombstone, which refuses a later request of that attempt.
 //
+// A reader and a holder of permits have a row each, which their renewals change. The row of the lock
+// then says that the lock is shared. The packet that ends one of them, or an exclusive lease, admits
+// the waiters that fit, in order. These packets run at READ COMMITTED. They need MySQL 8.0 or MariaDB
+// 10.6, and no binary log of statements; elsewhere the driver declares neither.
+//
 // # Wake-up
 //
 // The server wakes waiters. Each attempt in a row owns a named lock (GET_LOCK) on its
@@ -49,6 +54,7 @@
 // Named locks only wake; the row decides which client holds the key. If a named lock is
 // lost, waiters poll the row every 5 to 250 ms. Waiters also poll
 //   - when all notify_conns connections wait for other keys,
+//   - for permits that others hold,
 //   - in a pool of fewer than four connections, or without multiStatements,
 //   - in a cluster in which every node accepts writes.
 //
@@ -63,6 +69,7 @@
 // # Guarded writes
 //
 // [Backend.Guard] verifies in a transaction of the application, on the same server, that
-// the lock is still held, so that a stale holder cannot commit. On another server compare
+// the lock is still held, so that a stale holder cannot commit. For a reader it locks the row of that
+// reader only. On another server compare
 // the token: UPDATE … SET fence = ? WHERE id = ? AND fence <= ?.
 package mysqllock

@@ -2,14 +2,30 @@ package mysqllock
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
 
-var _ backend.Keeper = (*grant)(nil)
+var (
+	_ backend.Keeper     = (*grant)(nil)
+	_ backend.Downgrader = (*grant)(nil)
+	_ backend.SlotHolder = (*grant)(nil)
+)
+
+// mode is which row has the lease of a grant.
+type mode int
+
+const (
+	exclusive mode = iota // that of the lock
+	shared                // that of a shared holder
+	either                // one of them: a downgrade was not answered
+)
 
 type grant struct {
 	b          *Backend
@@ -17,8 +33,11 @@ type grant struct {
 	token      uint64
 	unanswered bool // a request of the attempt had no answer: the server may execute it later
 	contended  bool // others waited for the key when it was granted
+	shares     bool // readers or permits held the key or waited for it then
+	slots      []int
 
 	mu    sync.Mutex // guards the fields below
+	mode  mode
 	until time.Time
 	sent  time.Time // of the renewal that until comes from
 }
@@ -33,12 +52,12 @@ func (g *grant) Until() time.Time {
 
 // Renew executes one statement.
 func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
-	return g.setEnd(ctx, g.b.renew(g.req, ttl), ttl)
+	return g.setEnd(ctx, g.b.renew(g.req, g.at(), ttl), ttl)
 }
 
 // Keep implements backend.Keeper by one statement.
 func (g *grant) Keep(ctx context.Context, d time.Duration) error {
-	err := g.setEnd(ctx, g.b.keep(g.req, d), d)
+	err := g.setEnd(ctx, g.b.keep(g.req, g.at(), d), d)
 	if err == nil {
 		g.b.notifier.releaseName(g.req.Owner) // waiters know of a later end
 	}
@@ -72,11 +91,91 @@ func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 
 // Release sends one packet, or two if the first waiter came after the grant.
 func (g *grant) Release(ctx context.Context) error {
-	held, err := g.b.release(ctx, g.req, g.contended, g.unanswered)
+	held, err := g.release(ctx)
 	if err == nil && !held {
 		err = g.lost()
 	}
 	return err
+}
+
+func (g *grant) release(ctx context.Context) (held bool, err error) {
+	v, mode := values{req: g.req, hold: true}, g.currentMode()
+	if mode != exclusive {
+		v.share, v.slots, v.hold = sharePlace(g.token), g.slots, mode == shared
+	}
+	shares := mode != exclusive || g.shares
+	if !g.contended && !g.unanswered && mode != either {
+		p := g.b.releasePacket(v)
+		if mode == shared {
+			p = g.b.releaseSharePacket(v)
+		}
+		l, err := g.b.leaveBy(ctx, g.req, p)
+		if err != nil || l.done {
+			return l.held, err
+		}
+		shares = shares || l.shares
+	}
+	return g.b.leave(ctx, v, g.unanswered, shares)
+}
+
+func (g *grant) currentMode() mode {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mode
+}
+
+func (g *grant) setMode(m mode) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mode = m
+}
+
+// at returns the places of the row that has the lease, with a comma.
+func (g *grant) at() string {
+	share := fmt.Sprint(sharePlace(g.token))
+	return [...]string{exclusive: "0", shared: share, either: "0," + share}[g.currentMode()]
+}
+
+// Slots implements backend.SlotHolder.
+func (g *grant) Slots() []int { return slices.Clone(g.slots) }
+
+// Downgrade implements backend.Downgrader by one packet. The row of the holder moves, in one
+// transaction, from that of the lock to one of its own.
+func (g *grant) Downgrade(ctx context.Context) error {
+	if g.currentMode() == shared {
+		return nil
+	}
+	v := values{req: g.req, share: sharePlace(g.token)}
+	g.setMode(either)
+	var held, handedOver bool
+	var present string
+	_, err := run(ctx, g.b, g.b.poolConn, func(ctx context.Context, c *sql.Conn) (none struct{}, err error) {
+		rows, err := g.b.query(ctx, c, g.b.downgradePacket(v))
+		if err != nil {
+			return none, err
+		}
+		defer rows.Close()
+		if rows.Next() {
+			err = rows.Scan(&held, &present, &handedOver)
+		}
+		return none, mark(errors.Join(err, rows.Err()), true)
+	})
+	switch {
+	case err != nil:
+		return err
+	case held:
+		g.setMode(shared)
+		if handedOver {
+			g.b.notifier.pulseName(g.req.Owner)
+			g.b.watchHandOver(g.req.Key)
+			g.b.lookAgain(g.req.Key)
+		}
+		return nil
+	case present != "":
+		g.setMode(exclusive)
+		return backend.NotExecuted(backend.CapacityError(backend.Reader, parsePresent(present)))
+	}
+	return g.lost()
 }
 
 func (g *grant) lost() error {

@@ -14,20 +14,26 @@ import (
 // everything that tx writes, whatever pauses and partitions there were. If the lock is not
 // held with that token, Guard returns ErrLost; roll back then.
 //
-// Keep the transaction short: the lock cannot be renewed meanwhile. The table must be on the
-// same server as the data, and the user of tx needs SELECT and UPDATE on it.
+// Keep the transaction short: the lease cannot be renewed meanwhile. For a lease of a reader or of
+// permits Guard locks only the row of that lease: others are granted, renewed and released. The
+// table must be on the same server as the data, and the user of tx needs SELECT and UPDATE on it.
 //
 // With lock.WithLocalHandOff pass the token of the lease's BackendHold. Guard then guards the
 // grant, which the same client may pass on: end the transaction before Unlock.
 func (b *Backend) Guard(ctx context.Context, tx *sql.Tx, name string, token uint64) error {
+	// The first condition selects the row that has the lease, in one round trip, from what the snapshot
+	// of tx shows. If that is old, the rows are read one after the other.
+	share := fmt.Sprint(sharePlace(token))
 	var held bool
-	q := b.sql(fmt.Sprintf("SELECT token=%d AND owner<>'' AND expires>{now} FROM {table} WHERE {lock} LOCK IN SHARE MODE", token), values{req: backend.Request{Key: name}})
-	err := tx.QueryRowContext(ctx, q).Scan(&held)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return failure(err)
+	for _, place := range []string{"IF((SELECT f.expires={end} FROM {table} f WHERE f.name={name} AND f.place=0)," + share + ",0)", "0", share} {
+		q := b.sql(fmt.Sprintf("SELECT token=%d AND owner<>'' AND expires>{now} FROM {table} WHERE name={name} AND place=%s LOCK IN SHARE MODE", token, place), values{req: backend.Request{Key: name}})
+		err := tx.QueryRowContext(ctx, q).Scan(&held)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return failure(err)
+		}
+		if held {
+			return nil
+		}
 	}
-	if !held {
-		return fmt.Errorf("%w: row %.200q of table %s is not held with token %d", backend.ErrLost, b.key(name), b.table, token)
-	}
-	return nil
+	return fmt.Errorf("%w: row %.200q of table %s is not held with token %d", backend.ErrLost, b.key(name), b.table, token)
 }

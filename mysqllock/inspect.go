@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/interlock-go/lock/backend"
@@ -11,75 +12,90 @@ import (
 
 const pageSize = 500 // rows of one SELECT of List
 
-// infos reads the locks that a condition on their rows selects, and their waiters.
+// infos reads the locks that a condition on their rows selects, with their waiters and shared holders.
 func (b *Backend) infos(ctx context.Context, where string) ([]backend.Info, error) {
 	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) ([]backend.Info, error) {
-		all, queues, err := b.readLocks(ctx, c, where)
-		if err != nil || len(queues) == 0 {
+		all, err := b.readLocks(ctx, c, "place=0 AND "+where+b.lockingRead)
+		var names []string
+		for _, info := range all {
+			if info.Holder == nil || info.Waiters != nil {
+				names = append(names, lit(b.key(info.Name)))
+			}
+		}
+		if err != nil || len(names) == 0 {
 			return all, failure(err)
 		}
-		return all, failure(b.readWaiters(ctx, c, all, queues))
+		whole, err := b.readLocks(ctx, c, "name IN ("+strings.Join(names, ",")+") AND place>=0 ORDER BY name,place")
+		for i := 0; i < len(all) && len(whole) > 0; i++ {
+			if all[i].Name == whole[0].Name {
+				all[i], whole = whole[0], whole[1:]
+			}
+		}
+		return all, failure(err)
 	})
 }
 
-// readLocks also returns the conditions for their waiters, as far as there may be some.
-func (b *Backend) readLocks(ctx context.Context, c *sql.Conn, where string) (all []backend.Info, queues []string, err error) {
-	q := b.sql("SELECT name,owner,token,expires,granted,metadata,served,served<last,{now} FROM {table} WHERE place=0 AND "+where+b.lockingRead, values{})
+// readLocks reads rows, of which that of a lock comes before those of its contenders. A lock of which
+// it has read no waiters has an empty list of them if there may be some.
+func (b *Backend) readLocks(ctx context.Context, c *sql.Conn, where string) (all []backend.Info, err error) {
+	q := b.sql("SELECT name,place,owner,token,expires,granted,metadata,served<last,weight,capacity,slots,{now} FROM {table} WHERE "+where, values{})
 	rows, err := c.QueryContext(ctx, q)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer rows.Close()
+	shared := false // of the last lock
 	for rows.Next() {
-		var key string
-		var granted, served int64
+		var key, slots string
+		var granted int64
 		var s rowState
-		if err := rows.Scan(&key, &s.owner, &s.token, &s.expires, &granted, &s.metadata, &served, &s.waiters, &s.now); err != nil {
-			return nil, nil, err
+		err := rows.Scan(&key, &s.place, &s.owner, &s.token, &s.expires, &granted, &s.metadata, &s.waiters, &s.share.Weight, &s.share.Capacity, &slots, &s.now)
+		if err != nil {
+			return nil, err
 		}
-		info := backend.Info{Name: strings.TrimPrefix(key, b.key(""))}
-		if s.held() {
-			h := s.holder()
-			h.Age = since(granted, s.now)
+		if s.place > 0 {
+			s.slots = parseSlots(slots)
+		}
+		h := s.holder()
+		h.Age = since(granted, s.now)
+		name := strings.TrimPrefix(key, b.key(""))
+		if s.place == 0 {
+			info := backend.Info{Name: name}
+			if shared = s.unread(); !shared && s.held() {
+				info.Holder = &h
+				info.Holder.Share = backend.Share{}
+			}
+			if s.waiters {
+				info.Waiters = []backend.Contender{}
+			}
+			all = append(all, info)
+			continue
+		}
+		if len(all) == 0 || all[len(all)-1].Name != name {
+			continue // the row of the lock was deleted by hand
+		}
+		switch info := &all[len(all)-1]; {
+		case s.place < shareBase:
+			info.Waiters = append(info.Waiters, h.Contender)
+		case !shared || !s.held():
+		case info.Holder == nil:
 			info.Holder = &h
+		default:
+			info.Others = append(info.Others, h)
 		}
-		if s.waiters {
-			queues = append(queues, fmt.Sprintf("name=%s AND place>%d", lit(key), served))
-		}
-		all = append(all, info)
 	}
-	return all, queues, rows.Err()
+	return all, rows.Err()
 }
 
-// readWaiters adds the waiters to the locks, which are in the order of the rows.
-func (b *Backend) readWaiters(ctx context.Context, c *sql.Conn, all []backend.Info, queues []string) error {
-	q := b.sql("SELECT name,owner,metadata,granted,{now} FROM {table} WHERE "+strings.Join(queues, " OR ")+" ORDER BY name,place", values{})
-	rows, err := c.QueryContext(ctx, q)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var key string
-		var w backend.Contender
-		var joined, now int64
-		if err := rows.Scan(&key, &w.Owner, &w.Metadata, &joined, &now); err != nil {
-			return err
-		}
-		w.Age = since(joined, now)
-		for name := strings.TrimPrefix(key, b.key("")); all[0].Name != name; {
-			all = all[1:]
-		}
-		all[0].Waiters = append(all[0].Waiters, w)
-	}
-	return rows.Err()
-}
-
-// Inspect returns the holder and the waiters of a key.
+// Inspect returns the holders and the waiters of a key.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
 	found, err := b.infos(ctx, "name="+lit(b.key(key)))
 	if err != nil || len(found) == 0 {
 		return backend.Info{Name: key}, err
+	}
+	if info := found[0]; len(info.Waiters) == 0 {
+		info.Waiters = nil
+		return info, nil
 	}
 	return found[0], nil
 }
@@ -105,27 +121,49 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	}
 }
 
-// Break releases a key for its holder and returns the holder, or nil if the key was free.
+// Break releases a key for a holder, or for all holders that it has, and returns the first of these, or
+// nil if the key was free.
 func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	for {
 		info, err := b.Inspect(ctx, key)
 		if err != nil || info.Holder == nil {
 			return nil, err
 		}
-		if owner != "" && owner != info.Holder.Owner {
+		all := append([]backend.Holder{*info.Holder}, info.Others...)
+		if owner != "" {
+			all = slices.DeleteFunc(all, func(h backend.Holder) bool { return h.Owner != owner })
+		}
+		if len(all) == 0 {
 			return nil, &backend.LockedError{Holder: *info.Holder}
 		}
-		held, err := b.leave(ctx, values{req: backend.Request{Key: key, Owner: info.Holder.Owner}}, false)
-		if err != nil {
-			return nil, err
+		var first *backend.Holder
+		for i := range all {
+			held, err := b.breakOne(ctx, key, all[i])
+			if held && first == nil {
+				first = &all[i]
+			}
+			if err != nil {
+				return first, err
+			}
 		}
-		if !held {
-			continue // the key was released meanwhile
-		}
-		next, err := b.Inspect(ctx, key)
-		if b.notifier != nil && (err != nil || next.Holder != nil) {
-			b.notifier.killOwner(ctx, info.Holder.Owner) // another process does not release its named lock
-		}
-		return info.Holder, nil
+		if first != nil {
+			return first, nil
+		} // else the key was released meanwhile
 	}
+}
+
+func (b *Backend) breakOne(ctx context.Context, key string, h backend.Holder) (held bool, err error) {
+	v := values{req: backend.Request{Key: key, Owner: h.Owner}}
+	if !h.Share.Exclusive() {
+		v.share, v.slots = sharePlace(h.Token), h.Slots
+	}
+	v.hold = true
+	if held, err = b.leave(ctx, v, false, v.share > 0); err != nil || !held {
+		return held, err
+	}
+	next, err := b.Inspect(ctx, key)
+	if b.notifier != nil && (err != nil || next.Holder != nil) {
+		b.notifier.killOwner(ctx, h.Owner) // another process does not release its named lock
+	}
+	return true, nil
 }

@@ -67,7 +67,7 @@ func TestValuesAreHexLiterals(t *testing.T) {
 	evil := "'; DROP TABLE x; --`\\\x00"
 	req := backend.Request{Key: evil, Owner: strings.Repeat("0", 32), Metadata: evil, TTL: time.Second}
 	v := values{req: req, place: 1}
-	all := packet{b.sql(ask, v), b.read(v, present, "{place}", true), b.keep(req, time.Second), b.renew(req, time.Second)}
+	all := packet{b.sql(ask, v), b.read(v, present, "{place}", true), b.keep(req, "0", time.Second), b.renew(req, "0", time.Second)}
 	for _, p := range []packet{b.enterPacket(v, true, true, true), b.leavePacket(v, true), b.leavePacket(v, false), b.passPacket(v)} {
 		all = append(all, p...)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -36,7 +37,7 @@ func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	b.mu.Lock()
 	l := b.leftovers[req.Owner]
 	b.mu.Unlock()
-	_, err := b.leave(ctx, values{req: req, place: l.place}, !l.answered)
+	_, err := b.leave(ctx, values{req: req, place: l.place}, !l.answered, !req.Share.Exclusive())
 	if err == nil {
 		b.mu.Lock()
 		delete(b.leftovers, req.Owner)
@@ -50,6 +51,8 @@ type left struct {
 	done       bool // else the row is as it was
 	held       bool // the attempt held the key
 	handedOver bool // to a waiter
+	shares     bool // readers or permits may hold the key or wait for it
+	more       bool // further waiters may fit
 }
 
 func (b *Backend) queryLeft(ctx context.Context, conn *sql.Conn, p packet) (l left, err error) {
@@ -60,31 +63,45 @@ func (b *Backend) queryLeft(ctx context.Context, conn *sql.Conn, p packet) (l le
 	defer rows.Close()
 	var released sql.NullInt64
 	if rows.Next() {
-		err = rows.Scan(&l.done, &l.held, &l.handedOver, &released)
+		err = rows.Scan(&l.done, &l.held, &l.handedOver, &l.shares, &l.more, &released)
 	}
 	return l, mark(errors.Join(err, rows.Err()), true)
 }
 
-// release ends the grant of an attempt and reports whether it held the key. It takes one round
-// trip, or two if the first other attempt has come since the grant.
-func (b *Backend) release(ctx context.Context, req backend.Request, contended, bury bool) (bool, error) {
-	v := values{req: req}
-	if !contended && !bury {
-		l, err := b.leaveBy(ctx, req, b.releasePacket(v))
-		if err != nil || l.done {
-			return l.held, err
-		}
+// leave removes an attempt as holder or waiter and reports whether it held the key. shares says that
+// readers or permits may hold the key or wait for it; if they do, unexpectedly, it is a second round trip.
+func (b *Backend) leave(ctx context.Context, v values, bury, shares bool) (bool, error) {
+	var l left
+	var err error
+	if !shares {
+		l, err = b.leaveBy(ctx, v.req, b.leavePacket(v, bury))
 	}
-	return b.leave(ctx, v, bury)
-}
-
-// leave removes an attempt as holder or waiter and reports whether it held the key.
-func (b *Backend) leave(ctx context.Context, v values, bury bool) (bool, error) {
-	l, err := b.leaveBy(ctx, v.req, b.leavePacket(v, bury))
+	if err == nil && !l.done {
+		l, err = b.leaveBy(ctx, v.req, b.leaveSharesPacket(v, bury))
+	}
 	if err == nil && l.handedOver {
 		b.watchHandOver(v.req.Key)
+		b.lookAgain(v.req.Key)
+		if l.more {
+			_, _ = b.pass(ctx, values{req: backend.Request{Key: v.req.Key}}, true) // the attempt has left, whatever becomes of that
+		}
 	}
 	return l.held, err
+}
+
+// pass ends the leases of a key that have expired, and grants it to the next waiters. The state that
+// it returns is for the attempt of v.
+func (b *Backend) pass(ctx context.Context, v values, shares bool) (s rowState, err error) {
+	if !shares && v.req.Share.Exclusive() {
+		if s, err = b.overPool(ctx, b.passPacket(v)); err != nil || !s.shares {
+			return s, err
+		}
+	}
+	for {
+		if s, err = b.overPool(ctx, b.passSharesPacket(v)); err != nil || !s.more {
+			return s, err
+		}
+	}
 }
 
 // leaveBy sends a packet, which also releases the named lock of the attempt if its lock connection
@@ -143,11 +160,11 @@ func (b *Backend) watchHandOver(key string) {
 			for wait := provisionalTTL + watchDelay; wait > 0; wait = b.untilLook(key) {
 				sleep(b.life, wait)
 			}
-			s, err := b.overPool(b.life, b.passPacket(values{req: backend.Request{Key: key}}))
+			s, err := b.pass(b.life, values{req: backend.Request{Key: key}}, false)
 			if err != nil || !s.unclaimed {
 				return
 			}
-			b.killProcess(s.doomed)
+			b.killProcesses(s.doomed)
 			b.mu.Lock()
 			b.handedOver[key] = time.Now().Add(s.left() + watchDelay)
 			b.mu.Unlock()
@@ -168,14 +185,19 @@ func (b *Backend) untilLook(key string) time.Duration {
 	return wait
 }
 
-// killProcess ends the lock connections of a process that did not claim its grant, so that their
-// named locks are free: it may be stopped. process may be empty. If the server refuses that,
-// waiters read the row when the lease that they know of ends.
-func (b *Backend) killProcess(process string) {
-	if b.notifier == nil || process == "" || process == b.process {
+// killProcesses ends the lock connections of processes that did not claim a grant, so that their
+// named locks are free: they may be stopped. If the server refuses that, waiters read the row when
+// the lease that they know of ends.
+func (b *Backend) killProcesses(processes string) {
+	if b.notifier == nil {
 		return
 	}
-	for i := range maxLockConns {
-		b.notifier.kill(b.life, b.notifier.processName(process, i))
+	for process := range strings.SplitSeq(processes, ",") {
+		if process == "" || process == b.process {
+			continue
+		}
+		for i := range maxLockConns {
+			b.notifier.kill(b.life, b.notifier.processName(process, i))
+		}
 	}
 }

@@ -16,6 +16,7 @@ type line struct {
 	b    *Backend
 	key  string
 	slot chan struct{} // capacity 1: a request to acquire is in flight
+	look chan struct{} // capacity 1: this process has granted the key to waiters, the watcher is to read it
 
 	// Guarded by Backend.mu:
 	users    int        // attempts
@@ -35,7 +36,7 @@ func (b *Backend) newAttempt(req backend.Request) *attempt {
 	defer b.mu.Unlock()
 	l := b.lines[req.Key]
 	if l == nil {
-		l = &line{b: b, key: req.Key, slot: make(chan struct{}, 1)}
+		l = &line{b: b, key: req.Key, slot: make(chan struct{}, 1), look: make(chan struct{}, 1)}
 		b.lines[req.Key] = l
 	}
 	l.users++
@@ -131,9 +132,13 @@ func (l *line) dispatch(asked *attempt, s rowState) *attempt {
 	b := l.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a := b.waiting[s.owner]; a != nil && a.line == l && s.held() {
-		a.sendLocked(news{granted: &s})
-	} else if b.waiting[asked.req.Owner] == asked && s.place == 0 && s.sent.After(asked.since) {
+	for _, h := range append(s.holders, s) {
+		if a := b.waiting[h.owner]; a != nil && a.line == l && h.held() {
+			h.sent = s.sent
+			a.sendLocked(news{granted: &h})
+		}
+	}
+	if b.waiting[asked.req.Owner] == asked && s.place == 0 && s.sent.After(asked.since) {
 		asked.sendLocked(news{}) // it missed its turn
 	}
 	if len(l.waiters) > 0 && !b.closed {
@@ -142,6 +147,18 @@ func (l *line) dispatch(asked *attempt, s rowState) *attempt {
 	l.watching = false
 	l.deleteLocked()
 	return nil
+}
+
+// lookAgain lets the watcher of a key read it if it polls.
+func (b *Backend) lookAgain(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.lines[key]; l != nil {
+		select {
+		case l.look <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // failed sends the error to the waiters for whose TTL the server has failed, or all if it will fail again.

@@ -2,6 +2,7 @@ package mysqllock
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -173,6 +174,34 @@ func (n *notifier) releaseName(owner string) {
 		delete(n.owners, owner)
 		n.freeName(owner, c)
 	}
+}
+
+// pulseName releases the named lock of an attempt for a moment, so that waiters read the row. n may be nil.
+func (n *notifier) pulseName(owner string) {
+	c := n.connOf(owner)
+	if c == nil || !n.b.enter() {
+		return
+	}
+	go func() {
+		defer n.b.wg.Done()
+		if !c.checkout(n.b.life, time.Hour) { // each use of c is bounded by the timeout
+			return
+		}
+		if n.connOf(owner) != c { // it was released meanwhile
+			c.checkin(nil)
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), n.b.opt.timeout)
+		defer cancel()
+		var got sql.NullBool
+		err := c.conn.QueryRowContext(ctx, "DO RELEASE_LOCK("+n.name(owner)+");SELECT GET_LOCK("+n.name(owner)+",1)").Scan(&got)
+		n.mu.Lock()
+		if err != nil || !got.Bool {
+			delete(n.owners, owner) // waiters poll
+		}
+		n.mu.Unlock()
+		c.checkin(err)
+	}()
 }
 
 // freeName releases a named lock of c in the background. If c is dead or breaks, freeName

@@ -73,10 +73,16 @@ const (
 	doEnter = 2 // the attempt enters the queue
 )
 
+// tombstone refuses later requests of the attempt.
+var tombstone = strings.Split(strings.ReplaceAll(`UPDATE {table} SET tombstones=GREATEST(tombstones,{until}) WHERE {lock};
+INSERT INTO {table} (name,place,owner,expires) VALUES ({name},{grave},{me},{until}) ON DUPLICATE KEY UPDATE owner={me},expires={until}`,
+	"{until}", fmt.Sprintf("@interlock_now+%d", tombstoneFor.Microseconds())), ";\n")
+
 // leavePacket removes the attempt from the queue. If it holds the key, the packet grants that to the
 // first waiter, or frees it. With bury it writes a tombstone, which refuses later requests of the
-// attempt, and looks for the attempt in the whole queue. The last statement returns true,
-// whether the attempt held the key, and whether a waiter has it now.
+// attempt, and looks for the attempt in the whole queue. The last statement returns whether that was
+// done, whether the attempt held the key, and whether a waiter has it now. If shares may hold the key or
+// wait for it, only leaveSharesPacket removes the attempt.
 func (b *Backend) leavePacket(v values, bury bool) packet {
 	mine := present
 	if bury {
@@ -87,18 +93,16 @@ func (b *Backend) leavePacket(v values, bury bool) packet {
 		p = append(p, ensure)
 	}
 	p = append(p,
-		fmt.Sprintf("SELECT {now},IFNULL(MAX(IF(owner={me} AND expires>{now},served+1,%[1]s)),%[1]s),IFNULL(MAX(%[2]s),0),"+noNext+
-			" INTO @interlock_now,@interlock_from,@interlock_mine,"+intoNext+" FROM {table} l"+whereLock+" FOR UPDATE", none, mine),
+		fmt.Sprintf("SELECT {now},IFNULL(MAX(IF(owner={me} AND expires>{now} AND shares=0,served+1,%[1]s)),%[1]s),IFNULL(MAX(IF(shares=0,%[2]s,0)),0),IFNULL(MAX(shares),0),"+noNext+
+			" INTO @interlock_now,@interlock_from,@interlock_mine,@interlock_shares,"+intoNext+" FROM {table} l"+whereLock+" FOR UPDATE", none, mine),
 		fmt.Sprintf(nextWaiter, " AND owner<>{me}"),
 		strings.Replace(grantNext, "{granted}", "@interlock_now", 1)+"served=IFNULL(@interlock_next,last),unclaimed=(@interlock_next IS NOT NULL) WHERE {lock} AND @interlock_from<"+none)
 	if bury {
-		end := fmt.Sprintf("@interlock_now+%d", tombstoneFor.Microseconds())
-		p = append(p, "UPDATE {table} SET tombstones=GREATEST(tombstones,"+end+") WHERE {lock}",
-			"INSERT INTO {table} (name,place,owner,expires) VALUES ({name},{grave},{me},"+end+") ON DUPLICATE KEY UPDATE owner={me},expires="+end)
+		p = append(p, tombstone...)
 	}
 	p = append(p, "DELETE FROM {table} WHERE name={name} AND place IN (@interlock_next,@interlock_mine) AND place>0",
 		"COMMIT",
-		"SELECT TRUE,@interlock_from<"+none+",@interlock_next IS NOT NULL,"+b.releaseName(v))
+		"SELECT @interlock_shares=0,@interlock_from<"+none+",@interlock_next IS NOT NULL,FALSE,FALSE,IF(@interlock_shares=0,"+b.releaseName(v)+",0)")
 	return b.packet(v, p)
 }
 
@@ -106,8 +110,8 @@ func (b *Backend) leavePacket(v values, bury bool) packet {
 // leavePacket, which has to follow if it changed nothing.
 func (b *Backend) releasePacket(v values) packet {
 	return packet{
-		b.updateHeld(v.req, "owner='',process='',metadata='',granted={now},unclaimed=0,expires=0", " AND served=last"),
-		b.sql("SELECT ROW_COUNT()>0,ROW_COUNT()>0,FALSE,IF(ROW_COUNT()>0,"+b.releaseName(v)+",0)", v),
+		b.updateHeld(v.req, "0", "owner='',process='',metadata='',granted={now},unclaimed=0,expires=0", " AND served=last"),
+		b.sql("SELECT ROW_COUNT()>0,ROW_COUNT()>0,FALSE,IF(ROW_COUNT()>0,FALSE,EXISTS(SELECT 1 FROM {table} WHERE {lock} AND shares)),FALSE,IF(ROW_COUNT()>0,"+b.releaseName(v)+",0)", v),
 	}
 }
 
@@ -118,7 +122,7 @@ func (b *Backend) releasePacket(v values) packet {
 func (b *Backend) passPacket(v values) packet {
 	return b.packet(v, packet{
 		"START TRANSACTION",
-		fmt.Sprintf(`SELECT {now},IFNULL(MAX(IF(expires<={now} AND served<last,served+1,%[1]s)),%[1]s),IFNULL(MAX(IF(unclaimed>0,process,'')),''),MAX(unclaimed>=%[2]d),
+		fmt.Sprintf(`SELECT {now},IFNULL(MAX(IF(expires<={now} AND served<last AND shares=0,served+1,%[1]s)),%[1]s),IFNULL(MAX(IF(unclaimed>0,process,'')),''),MAX(unclaimed>=%[2]d),
 IFNULL(MAX(last),0),IFNULL(MAX(expires<{now}-%[3]d-IFNULL((SELECT w.ttl FROM {table} w WHERE w.name=l.name AND w.place>0 ORDER BY w.place LIMIT 1),0)),0),%[4]s
 INTO @interlock_now,@interlock_from,@interlock_doomed,@interlock_ask,@interlock_last,@interlock_all,%[5]s
 FROM {table} l`+whereLock+" FOR UPDATE", none, maxUnclaimed, deadAfter.Microseconds(), noNext, intoNext),

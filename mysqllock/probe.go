@@ -60,7 +60,24 @@ func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	if b.multiStatements, err = multiStatements(ctx, conn); err != nil {
 		return info, err
 	}
+	b.mariaDB = info.mariaDB
+	if b.sharing, err = sharing(ctx, conn); err != nil {
+		return info, err
+	}
 	return info, b.prepare(ctx, conn)
+}
+
+// sharing reports whether the server has what the statements for shares need: table functions,
+// window functions, and READ COMMITTED, which it refuses with a log of statements.
+func sharing(ctx context.Context, conn *sql.Conn) (bool, error) {
+	ok, err := hasRows(ctx, conn, "SELECT SUM(n) OVER () FROM JSON_TABLE('[0]','$[*]' COLUMNS (n FOR ORDINALITY)) j WHERE NOT (@@log_bin AND @@binlog_format='STATEMENT')")
+	switch number(err) {
+	case errSyntax:
+		return false, nil
+	case errUnknownVariable: // the server has no such log
+		return hasRows(ctx, conn, "SELECT SUM(n) OVER () FROM JSON_TABLE('[0]','$[*]' COLUMNS (n FOR ORDINALITY)) j")
+	}
+	return ok, err
 }
 
 // multiPrimary reports whether the server is a node of Galera or of group replication.

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -22,7 +23,15 @@ type rowState struct {
 	named     bool   // the connection owns its named lock
 
 	unclaimed bool   // the grant was handed over and has not been renewed
-	doomed    string // the process that did not claim the grant before
+	doomed    string // the processes that did not claim the grant before, with commas
+
+	shares  bool          // readers or permits may hold the lock or wait for it
+	shared  bool          // shared holders hold it
+	holders []rowState    // those of this process and the first; only after Backend.readShares
+	more    bool          // further waiters may fit
+	present backend.Share // the reason to refuse the attempt: it asked for another capacity
+	share   backend.Share // of a shared holder
+	slots   []int         // likewise
 }
 
 func (s rowState) left() time.Duration { return time.Duration(s.expires-s.now) * time.Microsecond }
@@ -32,27 +41,47 @@ func (s rowState) held() bool { return s.expires > s.now }
 func (s rowState) heldBy(owner string) bool { return s.owner == owner && s.held() }
 
 func (s rowState) holder() backend.Holder {
+	if s.shared && len(s.holders) > 0 {
+		s = s.holders[0]
+	}
 	return backend.Holder{
-		Contender: backend.Contender{Owner: s.owner, Metadata: s.metadata},
-		Token:     s.token, Left: max(s.left(), 0),
+		Contender: backend.Contender{Owner: s.owner, Metadata: s.metadata, Share: s.share},
+		Token:     s.token, Left: max(s.left(), 0), Slots: s.slots,
 	}
 }
 
-// scanRow reads the result of a statement of Backend.read into s.
+// unread reports whether the lock has shared holders, of which s shows none.
+func (s rowState) unread() bool { return s.expires == sharedEnd }
+
+// forOwner returns the row of the shared holder owner, if it is one, or else s.
+func (s rowState) forOwner(owner string) rowState {
+	for _, h := range s.holders {
+		if h.heldBy(owner) {
+			h.sent, h.named = s.sent, s.named
+			return h
+		}
+	}
+	return s
+}
+
+// scanRow reads the result of a statement of Backend.read or Backend.readShares into s.
 func scanRow(rows *sql.Rows, s *rowState) error {
+	if columns, err := rows.Columns(); err != nil || columns[0] == "kind" {
+		return errors.Join(err, scanShares(rows, s))
+	}
 	if !rows.Next() {
 		return rows.Err() // there is no row
 	}
 	var named sql.NullBool
-	err := rows.Scan(&s.owner, &s.token, &s.expires, &s.metadata, &s.now, &s.waiters, &s.abandoned, &s.place, &s.ahead, &named, &s.unclaimed, &s.doomed)
-	s.named = named.Bool
+	err := rows.Scan(&s.owner, &s.token, &s.expires, &s.metadata, &s.now, &s.waiters, &s.abandoned, &s.place, &s.ahead, &named, &s.unclaimed, &s.doomed, &s.shares)
+	s.named, s.shared = named.Bool, s.unread()
 	if err != nil {
 		return err
 	}
 	return rows.Err()
 }
 
-// queryRow sends a packet that ends with a statement of Backend.read. Its errors are classified.
+// queryRow sends a packet that ends with a statement of Backend.read or Backend.readShares. Its errors are classified.
 func (b *Backend) queryRow(ctx context.Context, conn *sql.Conn, p packet) (rowState, error) {
 	s := rowState{sent: time.Now()}
 	rows, err := b.query(ctx, conn, p)

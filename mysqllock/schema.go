@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	schemaVersion = 3
+	schemaVersion = 4
 	comment       = "interlock lock table, schema "
 	maxPrefix     = 200
 	maxKey        = maxPrefix + 1 + backend.MaxName
@@ -30,7 +30,7 @@ func Schema(name string) (string, error) {
 func (t table) schema() string {
 	return fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
   name       VARBINARY(%d) NOT NULL COMMENT 'prefix:name; empty: its token is greater than those of all deleted rows',
-  place      BIGINT NOT NULL COMMENT '0: the lock; above: its waiters, in order; below: tombstones',
+  place      BIGINT NOT NULL COMMENT '0: the lock; above: its waiters, in order; above 2^62: shared holders, by token; below: tombstones',
   owner      VARBINARY(32) NOT NULL DEFAULT '' COMMENT 'the attempt that holds, waits or is refused',
   process    VARBINARY(16) NOT NULL DEFAULT '' COMMENT 'of the holder or waiter',
   metadata   VARBINARY(768) NOT NULL DEFAULT '' COMMENT 'likewise',
@@ -42,6 +42,10 @@ func (t table) schema() string {
   last       BIGINT NOT NULL DEFAULT 0 COMMENT 'place of the last waiter that came',
   unclaimed  INT NOT NULL DEFAULT 0 COMMENT 'grants in a row that were handed over and not renewed',
   tombstones BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the last tombstone',
+  shares     TINYINT NOT NULL DEFAULT 0 COMMENT 'of the lock: 1 if readers or permits may hold it or wait for it',
+  weight     INT NOT NULL DEFAULT 0 COMMENT 'permits of a holder or waiter, 1 of a reader, 0: the whole lock',
+  capacity   INT NOT NULL DEFAULT 0 COMMENT 'of the semaphore, 0 of readers; of the lock: that of the last one who came',
+  slots      VARBINARY(1024) NOT NULL DEFAULT '' COMMENT 'permits of a holder, or of all if the lock is shared: a character 0 or 1 for each',
   PRIMARY KEY (name, place)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='%s%d'`, t.quoted(), maxKey, comment, schemaVersion)
 }

@@ -26,6 +26,10 @@ const (
 //	{name}, {me}, {process}, {metadata}, {ttl}, {place}, {grave}
 //	         values of the attempt: of the last two, the place in the queue and that of the
 //	         tombstone
+//	{share}, {weight}, {capacity}
+//	         likewise: the place of its row as a shared holder, and what it asks for
+//	{shares} the place above which the rows of shared holders are
+//	{end}    the end of a lock with shared holders
 //
 // User variables, with the prefix @interlock_, pass values between the statements of a packet.
 const (
@@ -43,6 +47,9 @@ const (
 type values struct {
 	req   backend.Request
 	place int64  // of the attempt in the queue; 0: none, or not known
+	hold  bool   // the attempt holds the lock:
+	share int64  // the place of its row as a shared holder; 0: that of the lock
+	slots []int  // what it holds
 	row   string // the name of the row, if not that of the key of req
 }
 
@@ -50,6 +57,14 @@ type values struct {
 func grave(owner string) string {
 	n, _ := strconv.ParseInt(owner[:min(15, len(owner))], 16, 64) // checkOwner has verified the form
 	return strconv.FormatInt(-1-n, 10)
+}
+
+// wide begins a SELECT whose aggregates may be long.
+func (b *Backend) wide() string {
+	if b.mariaDB {
+		return "SET STATEMENT group_concat_max_len=1048576 FOR SELECT"
+	}
+	return "SELECT /*+ SET_VAR(group_concat_max_len=1048576) */"
 }
 
 // sql replaces the fragments of a statement.
@@ -67,6 +82,8 @@ func (b *Backend) fragments(v values) *strings.Replacer {
 		"{lock}", "name="+lit(name)+" AND place=0", "{name}", lit(name),
 		"{me}", lit(owner), "{process}", lit(b.process), "{metadata}", lit(v.req.Metadata),
 		"{ttl}", strconv.FormatInt(millis(v.req.TTL)*1000, 10), "{place}", strconv.FormatInt(v.place, 10), "{grave}", grave(owner),
+		"{shares}", sharesFragment, "{end}", endFragment, "{share}", strconv.FormatInt(v.share, 10), "{kept}", "TRUE", "{wide}", b.wide(),
+		"{weight}", strconv.Itoa(v.req.Share.Weight), "{capacity}", strconv.Itoa(v.req.Share.Capacity),
 	)
 }
 
@@ -83,7 +100,7 @@ expires=IF({free},{now}+{ttl},expires)`, "{free}", free)
 // selectRow reads the row of the lock, for an attempt with a place in the queue. {ahead} is the
 // attempt ahead of it, {named} whether it gets its named lock.
 const selectRow = `SELECT owner,token,expires,metadata,{now},served<last,
-` + refused + `,{at},IFNULL({ahead},''),{named},unclaimed>0,` + notDoomed + ` FROM {table} l WHERE {lock}{locking}`
+` + refused + `,{at},IFNULL({ahead},''),{named},unclaimed>0,` + notDoomed + `,shares FROM {table} l WHERE {lock}{locking}`
 
 const notDoomed = "'' AS doomed"
 
@@ -100,20 +117,24 @@ func (b *Backend) read(v values, at, behind string, getName bool) string {
 	return b.sql(s, v)
 }
 
-// updateHeld changes the row if the attempt owner holds the key. The assignments must always
+// updateHeld changes the row of the holder at a place if the attempt owner holds the key. The assignments must always
 // change the row, so that the count of rows is the same with and without clientFoundRows.
-func (b *Backend) updateHeld(req backend.Request, assignments, and string) string {
-	return b.sql("UPDATE {table} SET "+assignments+" WHERE {lock} AND owner={me} AND expires>{now}"+and, values{req: req})
+func (b *Backend) updateHeld(req backend.Request, at, assignments, and string) string {
+	where := "{lock}"
+	if at != "0" {
+		where = "name={name} AND place IN (" + at + ")"
+	}
+	return b.sql("UPDATE {table} SET "+assignments+" WHERE "+where+" AND owner={me} AND expires>{now}"+and, values{req: req})
 }
 
 // renew extends a lease and never shortens it.
-func (b *Backend) renew(req backend.Request, ttl time.Duration) string {
-	return b.updateHeld(req, fmt.Sprintf("unclaimed=0,expires=GREATEST(expires+1,{now}+%d)", millis(ttl)*1000), "")
+func (b *Backend) renew(req backend.Request, at string, ttl time.Duration) string {
+	return b.updateHeld(req, at, fmt.Sprintf("unclaimed=0,expires=GREATEST(expires+1,{now}+%d)", millis(ttl)*1000), "")
 }
 
 // keep sets the end of a lease, sooner or later than it was.
-func (b *Backend) keep(req backend.Request, d time.Duration) string {
-	return b.updateHeld(req, strings.ReplaceAll("unclaimed=0,expires=IF(expires={end},expires+1,{end})", "{end}", fmt.Sprintf("{now}+%d", millis(d)*1000)), "")
+func (b *Backend) keep(req backend.Request, at string, d time.Duration) string {
+	return b.updateHeld(req, at, strings.ReplaceAll("unclaimed=0,expires=IF(expires={end},expires+1,{end})", "{end}", fmt.Sprintf("{now}+%d", millis(d)*1000)), "")
 }
 
 // millis is d in milliseconds, rounded up.

@@ -45,7 +45,7 @@ func (b *Backend) Sweep(ctx context.Context, unused time.Duration) (int, error) 
 		page, err := b.readPage(ctx, after, unused)
 		for _, name := range page.dead {
 			if err == nil {
-				_, err = b.overPool(ctx, b.passPacket(values{row: name})) // frees the lock
+				_, err = b.pass(ctx, values{row: name}, true) // frees the lock
 			}
 		}
 		for some := range slices.Chunk(page.unused, sweepBatch) {
@@ -77,7 +77,7 @@ func (p place) literal() string { return fmt.Sprintf("(%s,%d)", lit(p.name), p.p
 
 type page struct {
 	last   place    // the last row; its name is "" if there was none
-	dead   []string // unused locks whose waiters have died: names
+	dead   []string // unused locks whose waiters have died, or whose shared holders: names
 	unused []string // these and other unused locks: primary keys, as literals
 	void   []string // tombstones, as literals
 }
@@ -91,9 +91,10 @@ func unusedFor(unused time.Duration) string {
 // readPage reads rows without a lock.
 func (b *Backend) readPage(ctx context.Context, after place, unused time.Duration) (page, error) {
 	q := b.sql(fmt.Sprintf(`SELECT l.name,l.place,l.place=0 AND l.name<>'' AND %s,served<last,
-EXISTS(SELECT 1 FROM {table} w WHERE w.name=l.name AND w.place>l.served AND l.place=0 AND l.expires>={now}-%d-w.ttl),l.place<0 AND expires<={now}
+EXISTS(SELECT 1 FROM {table} w WHERE w.name=l.name AND w.place>l.served AND l.place=0 AND l.expires>={now}-%d-w.ttl),l.place<0 AND expires<={now},
+l.place=0 AND l.expires={end} AND NOT EXISTS(SELECT 1 FROM {table} h WHERE h.name=l.name AND h.place>{shares} AND h.expires>={now}-%[6]d)
 FROM {table} l WHERE l.name>=%[3]s AND (l.name>%[3]s OR l.place>%[4]d) ORDER BY l.name,l.place LIMIT %[5]d`,
-		strings.ReplaceAll(unusedFor(unused), "{at}", "{now}"), deadAfter.Microseconds(), lit(after.name), after.place, sweepPage), values{})
+		strings.ReplaceAll(unusedFor(unused), "{at}", "{now}"), deadAfter.Microseconds(), lit(after.name), after.place, sweepPage, unused.Microseconds()), values{})
 	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (p page, err error) {
 		rows, err := c.QueryContext(ctx, q)
 		if err != nil {
@@ -101,11 +102,13 @@ FROM {table} l WHERE l.name>=%[3]s AND (l.name>%[3]s OR l.place>%[4]d) ORDER BY 
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var unused, waiters, alive, void bool
-			if err := rows.Scan(&p.last.name, &p.last.place, &unused, &waiters, &alive, &void); err != nil {
+			var unused, waiters, alive, void, ended bool
+			if err := rows.Scan(&p.last.name, &p.last.place, &unused, &waiters, &alive, &void, &ended); err != nil {
 				return p, failure(err)
 			}
 			switch {
+			case ended: // its last shared holder has expired
+				p.dead, p.unused = append(p.dead, p.last.name), append(p.unused, p.last.literal())
 			case unused && !alive:
 				p.unused = append(p.unused, p.last.literal())
 				if waiters {

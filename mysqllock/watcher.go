@@ -18,6 +18,8 @@ type watcher struct {
 	tried int    // of these, whose named lock was free
 }
 
+const permitPoll = 50 * time.Millisecond // the longest pause of a waiter for permits, in its first half second
+
 const waitDialTime = time.Second // the key is not watched meanwhile
 
 // watch watches the key until no attempt of this process waits for it. s was read for first.
@@ -48,26 +50,28 @@ func (w *watcher) next(first, asked *attempt, s rowState) (rowState, error) {
 	b := w.l.b
 	v := values{req: first.req, place: first.place}
 	w.polls.max = min(250*time.Millisecond, max(first.req.TTL/8, minPoll))
-	if first != asked {
-		return w.ask(first, packet{b.read(v, present, "{place}", false)})
+	if first.req.Share.Capacity > 0 && s.shared && s.ahead == "" {
+		// Any holder may free permits, and no named lock shows that.
+		w.polls.max = min(w.polls.max, max(permitPoll, time.Since(first.since)/10))
+	}
+	read := b.readFor(v, s)
+	if first != asked || s.unread() {
+		return w.ask(first, func(ctx context.Context) (rowState, error) { return b.overPool(ctx, packet{read}) })
 	}
 	if !s.held() {
 		w.polls.last = 0
-		next, err := w.ask(first, b.passPacket(v))
+		next, err := w.ask(first, func(ctx context.Context) (rowState, error) { return b.pass(ctx, v, s.shares) })
 		if err == nil {
-			b.killProcess(next.doomed)
+			b.killProcesses(next.doomed)
 		}
 		return next, err
 	}
-	ahead := []string{s.owner}
-	if s.ahead != "" && s.ahead != s.owner {
-		ahead = []string{s.ahead, s.owner}
-	}
+	ahead := w.ahead(first, s)
 	if current := fmt.Sprint(s.token, ahead); current != w.last {
 		w.last, w.tried, w.polls.last = current, 0, 0
 	}
 	if w.tried < len(ahead) && w.connect() {
-		next, free, err := w.block(v, ahead[w.tried], s)
+		next, free, err := w.block(read, ahead[w.tried], s)
 		if free {
 			w.tried++
 		}
@@ -79,16 +83,47 @@ func (w *watcher) next(first, asked *attempt, s rowState) (rowState, error) {
 	if w.tried == len(ahead) {
 		w.tried = 0
 	}
-	sleep(b.life, min(w.polls.backoff(), max(time.Until(s.sent.Add(s.left())), 0)+time.Millisecond))
-	return w.ask(first, packet{b.read(v, present, "{place}", false)})
+	w.pause(min(w.polls.backoff(), max(time.Until(s.sent.Add(s.left())), 0)+time.Millisecond))
+	return w.ask(first, func(ctx context.Context) (rowState, error) { return b.overPool(ctx, packet{read}) })
 }
 
-// ask sends a packet for first. It waits for the answer at most for the TTL.
-func (w *watcher) ask(first *attempt, p packet) (rowState, error) {
+// pause ends early if this process has granted the key to waiters.
+func (w *watcher) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-w.l.look:
+	case <-w.l.b.life.Done():
+	}
+}
+
+// ahead returns the attempts on whose named locks the watcher waits in turn: that ahead of first, and
+// the holder. A waiter for a share waits for exclusive attempts only: another share that ends need
+// not be that of those.
+func (w *watcher) ahead(first *attempt, s rowState) (owners []string) {
+	if s.ahead != "" {
+		owners = []string{s.ahead}
+	}
+	holder := s.holder().Owner
+	if holder != "" && holder != s.ahead && (first.req.Share.Exclusive() || !s.shared) {
+		owners = append(owners, holder)
+	}
+	return owners
+}
+
+// readFor returns the statement that reads the lock of s for an attempt.
+func (b *Backend) readFor(v values, s rowState) string {
+	if v.req.Share.Exclusive() && !s.shares {
+		return b.read(v, present, "{place}", false)
+	}
+	return b.readShares(v, readAfter{place: "{place}"})
+}
+
+// ask calls send for first. It waits for the answer at most for the TTL.
+func (w *watcher) ask(first *attempt, send func(context.Context) (rowState, error)) (rowState, error) {
 	limit := max(first.req.TTL, 100*time.Millisecond)
 	ctx, cancel := context.WithTimeout(w.l.b.life, limit)
 	defer cancel()
-	s, err := w.l.b.overPool(ctx, p)
+	s, err := send(ctx)
 	if err != nil && ctx.Err() != nil && w.l.b.life.Err() == nil {
 		err = fmt.Errorf("mysql%s: no answer within %v", w.l.b.address, limit) // not the deadline of the caller
 	}
@@ -131,14 +166,14 @@ func (w *watcher) closeConn(broken bool) {
 
 // block waits until the named lock of owner is free, at most until the lease of s has ended, and
 // reads the row. free reports whether the named lock was free.
-func (w *watcher) block(v values, owner string, s rowState) (next rowState, free bool, err error) {
+func (w *watcher) block(read, owner string, s rowState) (next rowState, free bool, err error) {
 	b := w.l.b
 	left := max(time.Until(s.sent.Add(s.left())), 0)
 	limit := min(left+left/64+5*time.Millisecond, maxWait) // a little after a renewal rather than before it
 	ctx, cancel := context.WithTimeout(b.life, limit+b.opt.timeout)
 	defer cancel()
 	b.notifier.waitBegins(w.l, cancel)
-	next, free, err = b.notifier.block(ctx, w.conn, owner, limit, b.read(v, present, "{place}", false))
+	next, free, err = b.notifier.block(ctx, w.conn, owner, limit, read)
 	switch number(err) {
 	case errTimeLimit, errTimeLimitMySQL:
 	case errNameDeadlock, errDeadlock: // not possible among named locks of this driver
@@ -148,6 +183,6 @@ func (w *watcher) block(v values, owner string, s rowState) (next rowState, free
 	}
 	bounded, cancelRead := context.WithTimeout(ctx, b.opt.timeout)
 	defer cancelRead()
-	next, err = b.queryRow(bounded, w.conn, packet{b.read(v, present, "{place}", false)})
+	next, err = b.queryRow(bounded, w.conn, packet{read})
 	return next, free, err
 }
