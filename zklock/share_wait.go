@@ -54,11 +54,14 @@ func (w *waiter) awaitShare(ctx context.Context) (*grant, error) {
 			whole = true
 			continue
 		}
-		if err := w.awaitOne(ctx, event); err != nil {
+		written, err := w.awaitOne(ctx, event)
+		if err != nil {
 			return nil, err
 		}
-		if g, err := w.assigned(ctx); g != nil || err != nil {
-			return g, err
+		if written { // most likely the attempt's own node was written to as well
+			if g, err := w.assigned(ctx); g != nil || err != nil {
+				return g, err
+			}
 		}
 	}
 }
@@ -102,21 +105,23 @@ func (w *waiter) assigned(ctx context.Context) (*grant, error) {
 		return nil, nil
 	}
 	asked := time.Now()
-	if ok, err := w.a.own(ctx); !ok || err != nil {
+	if c, ok := w.view.permits.get(w.place); ok { // by an attempt of this session
+		w.a.slots = c.slots
+	} else if ok, err := w.a.own(ctx); !ok || err != nil {
 		return nil, err
 	}
 	return w.a.grant(asked, nil), nil
 }
 
-// awaitOne waits for an event.
-func (w *waiter) awaitOne(ctx context.Context, event <-chan zk.Event) error {
+// awaitOne waits for an event. It returns whether a node was written to.
+func (w *waiter) awaitOne(ctx context.Context, event <-chan zk.Event) (written bool, err error) {
 	select {
-	case <-event:
-		return nil
+	case e := <-event:
+		return e.Type == zk.EventNodeDataChanged, nil
 	case <-w.a.s.done:
-		return w.a.s.endErr()
+		return false, w.a.s.endErr()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
 }
 

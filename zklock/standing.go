@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -168,7 +169,9 @@ func (a *attempt) assign(ctx context.Context, q []child, i int, st standing, kno
 		return nil
 	}
 	all := append(slices.Clone(st.front), cs...)
-	all = all[:holders(all)]
+	if all = all[:holders(all)]; len(all) <= len(st.front) {
+		return fmt.Errorf("zookeeper: node %.200q: its data were changed", a.path)
+	}
 	assigned := assignSlots(all)
 	assigned = assigned[:min(len(assigned), maxAssigned)]
 	ops := make([]any, len(assigned))
@@ -183,14 +186,13 @@ func (a *attempt) assign(ctx context.Context, q []child, i int, st standing, kno
 	if err != nil {
 		return explain(err, a.dir)
 	}
-	for _, at := range assigned {
-		known.keep(q, all[at:at+1])
-		if at == len(st.front) {
-			a.slots = all[at].slots
-			return nil
-		}
+	written := all[:assigned[len(assigned)-1]+1]
+	known.keep(q, written)
+	if len(written) <= len(st.front) {
+		return errQueueChanged // there were too many in front
 	}
-	return errQueueChanged // there were too many in front
+	a.slots = written[len(st.front)].slots
+	return nil
 }
 
 // own reads the attempt's node. It returns whether slots were assigned to it.
