@@ -30,7 +30,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 		select {
 		case <-g.downgrading:
 		case <-ctx.Done():
-			return ctx.Err()
+			return backend.Uncertain(ctx.Err())
 		}
 	}
 	for n := 0; ; n++ {
@@ -43,14 +43,16 @@ func (g *grant) Downgrade(ctx context.Context) error {
 			return g.setLost(fmt.Errorf("%w: the node %.200q was deleted", backend.ErrLost, g.path))
 		case sessionEnded(err):
 			return g.setLost(fmt.Errorf("%w: %w", backend.ErrLost, err))
+		case g.unsure:
+			return backend.Uncertain(err)
 		case err != nil:
-			return err
+			return backend.NotExecuted(err)
 		}
 	}
 }
 
-// downgrade makes one request. It returns false if another attempt has come meanwhile, or is
-// gone that was in the way.
+// downgrade makes one request to change the node. It returns false without an error if another
+// attempt has come meanwhile, or one that was in the way is gone.
 func (g *grant) downgrade(ctx context.Context, conditional bool) (done bool, err error) {
 	dir := g.a.dir
 	if g.unsure {
@@ -78,7 +80,7 @@ func (g *grant) downgrade(ctx context.Context, conditional bool) (done bool, err
 	if i := slices.IndexFunc(q, func(c child) bool { return c.kind == permitsNode }); i >= 0 {
 		waits, err := g.s.readContenders(ctx, dir, q[i:i+1])
 		if err == nil && len(waits) > 0 {
-			err = backend.NotExecuted(backend.CapacityError(backend.Reader, waits[0].share))
+			err = backend.CapacityError(backend.Reader, waits[0].share)
 		}
 		return false, err
 	}

@@ -107,7 +107,7 @@ func (s *session) readHolders(ctx context.Context, dir string, q []child) ([]con
 		if err != nil {
 			return nil, err
 		}
-		all := append(first, others...)
+		all := slices.Concat(first, others)
 		held := all[:holders(all)]
 		assignSlots(held)
 		return held, nil

@@ -141,12 +141,11 @@ func TestHoldersStay(t *testing.T) {
 		n := 1 + rand.IntN(6)
 		var shares []backend.Share
 		for range 12 {
-			switch x := rand.IntN(8); {
-			case x == 0:
-				shares = append(shares, backend.Share{})
-			default:
-				shares = append(shares, permits(1+rand.IntN(n), n))
+			share := permits(1+rand.IntN(n), n)
+			if rand.IntN(8) == 0 {
+				share = backend.Share{}
 			}
+			shares = append(shares, share)
 		}
 		q := queueOf(shares...)
 		held := map[string]bool{}

@@ -26,7 +26,7 @@ func (w *waiter) awaitShare(ctx context.Context) (*grant, error) {
 		}
 		st, err := a.judge(ctx, q, i, &w.view.permits)
 		if err == nil && st.fits && a.req.Share.Capacity > 0 {
-			err = a.assign(ctx, q, i, st, &w.view.permits)
+			err = a.assign(ctx, q, st, &w.view.permits)
 		}
 		switch {
 		case errors.Is(err, errQueueChanged):
@@ -105,12 +105,45 @@ func (w *waiter) assigned(ctx context.Context) (*grant, error) {
 		return nil, nil
 	}
 	asked := time.Now()
-	if c, ok := w.view.permits.get(w.place); ok { // by an attempt of this session
-		w.a.slots = c.slots
-	} else if ok, err := w.a.own(ctx); !ok || err != nil {
-		return nil, err
+	own, known := w.view.permits.get(w.place)
+	if !known {
+		read, err := w.a.s.readContenders(ctx, w.a.dir, w.view.toRead(w))
+		if err != nil {
+			return nil, err
+		}
+		if len(read) == 0 || read[0].seq != w.place.seq {
+			return nil, w.a.nodeDeleted()
+		}
+		own = read[0]
+		w.view.noteAssigned(read)
 	}
+	if own.slots == nil {
+		return nil, nil
+	}
+	w.a.slots = own.slots
 	return w.a.grant(asked, nil), nil
+}
+
+// toRead returns the place of a waiter, and the next ones of its lane if the one before it has
+// found that another process has assigned slots to it: most likely it did so to several.
+func (v *view) toRead(w *waiter) []child {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	places := []child{w.place}
+	for _, next := range v.waiters {
+		if v.several && len(places) < 8 && next.lane() == w.lane() && next.place.seq > w.place.seq {
+			places = append(places, next.place)
+		}
+	}
+	return places
+}
+
+// noteAssigned notes what was read of toRead.
+func (v *view) noteAssigned(read []contender) {
+	v.permits.keep(nil, read)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.several = read[0].slots != nil
 }
 
 // awaitOne waits for an event. It returns whether a node was written to.
@@ -142,7 +175,7 @@ func (a *attempt) tryShare(ctx context.Context) (granted bool, err error) {
 		}
 		st, err := a.judge(ctx, q, i, nil)
 		if err == nil && st.fits && a.req.Share.Capacity > 0 {
-			err = a.assign(ctx, q, i, st, nil)
+			err = a.assign(ctx, q, st, nil)
 		}
 		switch {
 		case errors.Is(err, errQueueChanged):

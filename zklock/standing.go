@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"sync"
 
@@ -17,6 +16,7 @@ import (
 // standing is what the queue says of a shared attempt.
 type standing struct {
 	front []contender // what is in front; if blocked, some of it was not read
+	own   []contender // for permits: the attempt, and those behind it that may fit too
 	// blocked: something exclusive is in front. fits: the attempt holds the key.
 	blocked, fits bool
 }
@@ -94,11 +94,19 @@ func (a *attempt) judge(ctx context.Context, q []child, i int, known *readPermit
 		}
 		shared = shared || c.kind != exclusiveNode
 	}
+	if i < len(q) && !st.blocked && me.Capacity > 0 {
+		places = append(places, q[i:i+1+mayFit(q, i, me, known)]...)
+	}
 	read, err := a.s.readContenders(ctx, a.dir, places)
 	if err != nil {
 		return st, err
 	}
 	known.keep(q, read)
+	if i < len(q) {
+		if n := slices.IndexFunc(read, func(c contender) bool { return c.seq == q[i].seq }); n >= 0 {
+			st.own = read[n:]
+		}
+	}
 	for _, c := range front {
 		x := contender{child: c}
 		if k, ok := known.get(c); ok {
@@ -118,6 +126,20 @@ func (a *attempt) judge(ctx context.Context, q []child, i int, known *readPermit
 	all := append(slices.Clone(st.front), contender{content: content{share: me}})
 	st.fits = !st.blocked && holders(all) == len(all)
 	return st, nil
+}
+
+// mayFit returns how many of the places behind index i of the queue may hold permits if that one
+// does, by what is known of those in front.
+func mayFit(q []child, i int, me backend.Share, known *readPermits) (n int) {
+	free := me.Capacity - me.Weight
+	for _, c := range q[:i] {
+		x, _ := known.get(c)
+		free -= max(1, x.share.Weight)
+	}
+	for n < min(free, maxAssigned) && i+1+n < len(q) && q[i+1+n].kind == permitsNode {
+		n++
+	}
+	return n
 }
 
 // checkCapacity returns an error if a share must not wait behind these places: the first shared
@@ -149,26 +171,15 @@ const maxAssigned = 64
 // node was not written since it was read, so of two such requests that overlap one fails, and reads what the
 // other has assigned. So slots are distinct, and nothing is assigned behind a holder without
 // slots. The writes also wake those behind the attempt.
-func (a *attempt) assign(ctx context.Context, q []child, i int, st standing, known *readPermits) error {
-	behind := q[i+1 : min(len(q), i+maxAssigned)]
-	if n := slices.IndexFunc(behind, func(c child) bool { return c.kind != permitsNode }); n >= 0 {
-		behind = behind[:n]
-	}
-	free := a.req.Share.Capacity - a.req.Share.Weight
-	for _, c := range st.front {
-		free -= c.share.Weight
-	}
-	cs, err := a.s.readContenders(ctx, a.dir, q[i:i+1+min(len(behind), free)])
+func (a *attempt) assign(ctx context.Context, q []child, st standing, known *readPermits) error {
 	switch {
-	case err != nil:
-		return err
-	case len(cs) == 0 || cs[0].node != path.Base(a.path):
+	case len(st.own) == 0:
 		return a.nodeDeleted()
-	case cs[0].slots != nil:
-		a.slots = cs[0].slots
+	case st.own[0].slots != nil:
+		a.slots = st.own[0].slots
 		return nil
 	}
-	all := append(slices.Clone(st.front), cs...)
+	all := slices.Concat(st.front, st.own)
 	if all = all[:holders(all)]; len(all) <= len(st.front) {
 		return fmt.Errorf("zookeeper: node %.200q: its data were changed", a.path)
 	}
@@ -179,7 +190,7 @@ func (a *attempt) assign(ctx context.Context, q []child, i int, st standing, kno
 		c := all[at]
 		ops[n] = &zk.SetDataRequest{Path: a.dir + "/" + c.node, Data: c.data(c.kind), Version: c.stat.Version}
 	}
-	_, _, err = call(ctx, a.s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+	_, _, err := call(ctx, a.s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
 		return errQueueChanged
 	}
@@ -193,17 +204,4 @@ func (a *attempt) assign(ctx context.Context, q []child, i int, st standing, kno
 	}
 	a.slots = written[len(st.front)].slots
 	return nil
-}
-
-// own reads the attempt's node. It returns whether slots were assigned to it.
-func (a *attempt) own(ctx context.Context) (bool, error) {
-	n, err := a.s.get(ctx, a.path)
-	switch {
-	case err != nil:
-		return false, err
-	case n.stat == nil:
-		return false, a.nodeDeleted()
-	}
-	a.slots = contentOf(kindOf(a.req.Share), n.data).slots
-	return a.slots != nil, nil
 }

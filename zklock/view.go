@@ -21,6 +21,7 @@ type view struct {
 	read    int       // length of places when they were read
 
 	permits readPermits
+	several bool // see toRead
 }
 
 // enterView registers w in the view of its lock, which it begins if there is none. It

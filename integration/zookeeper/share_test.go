@@ -86,7 +86,7 @@ func TestSharesAdmittedTogether(t *testing.T) {
 		}
 		admitted, bound := n, 1.75
 		if permits > 0 {
-			admitted, bound = permits, 9 // the event, the queue, the nodes, the slots; then one for each of four of the other client
+			admitted, bound = permits, 8 // the event, the queue, the nodes, the slots; the event, two nodes one after the other
 		}
 		slots := map[int]bool{}
 		var leases []*lock.Lease
@@ -223,7 +223,7 @@ func TestSlotsAfterStop(t *testing.T) {
 	two := lockInBackground(t, others, c.Semaphore(key, 3).Weighted(2))
 	one := lockInBackground(t, others, c.Semaphore(key, 3).Weighted(1))
 	p.Stall()
-	defer p.Heal()
+	defer p.Link.Heal()
 	if err := w.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
