@@ -164,12 +164,12 @@ func (o *occupancy) leave(l *lock.Lease) {
 // TestSharesWhileLinksFail locks shares while connections are reset, replies are lost and
 // sessions end.
 func TestSharesWhileLinksFail(t *testing.T) {
-	s := provision.NewZooKeeper(t, provision.ZooKeeper39)
 	for name, shares := range map[string][]lock.Share{
 		"readers": {backend.Reader, backend.Reader, backend.Reader, {}},
 		"permits": {{Weight: 1, Capacity: 3}, {Weight: 2, Capacity: 3}, {Weight: 1, Capacity: 3}, {}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			s := provision.NewZooKeeper(t, provision.ZooKeeper39)
 			o := &occupancy{t: t}
 			const ttl = 2 * time.Second
 			end := time.Now().Add(12 * time.Second)
