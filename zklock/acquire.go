@@ -10,7 +10,8 @@ import (
 )
 
 // TryAcquire makes one attempt: one round trip if the key is free. The attempt enters
-// the queue, so it does not overtake waiters, and leaves it if it is not the first. If
+// the queue, so it does not overtake waiters, and leaves it if it is not the first and its share
+// does not fit. If
 // the key was held the last time, TryAcquire first reads the queue, so repeated
 // attempts write nothing.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
@@ -116,7 +117,14 @@ func (a *attempt) try(ctx context.Context) (*grant, error) {
 			return nil, err
 		}
 	}
-	if !alone {
+	switch {
+	case alone:
+		a.slots = firstSlots(a.req.Share)
+	case !a.req.Share.Exclusive():
+		if granted, err := a.tryShare(ctx); !granted {
+			return nil, err
+		}
+	default:
 		q, i, err := a.position(ctx)
 		if err != nil {
 			return nil, err
@@ -144,7 +152,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	return a.resolveCreate(ctx)
 }
 
-// checkFree returns a LockedError if the queue is not empty.
+// checkFree returns a LockedError if the queue is not empty, or a share would not fit.
 func (a *attempt) checkFree(ctx context.Context) error {
 	if err := a.s.sync(ctx); err != nil { // the server may not know yet of a release
 		return err
@@ -153,23 +161,37 @@ func (a *attempt) checkFree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if q := queue(names); len(q) > 0 {
-		return a.lockedError(ctx, q)
+	q := queue(names)
+	if len(q) == 0 {
+		return nil
 	}
-	return nil
+	if !a.req.Share.Exclusive() {
+		if st, err := a.judge(ctx, q, len(q), nil); err != nil || st.fits {
+			return err
+		}
+	}
+	return a.lockedError(ctx, q)
 }
 
 // withdraw leaves the queue q. It reads the holder at the same time.
 func (a *attempt) withdraw(ctx context.Context, q []child) error {
 	read := make(chan *backend.LockedError, 1)
 	go func() { read <- a.lockedError(ctx, q) }()
-	err := a.s.deleteIfExists(ctx, a.path)
+	err := a.leaveQueue(ctx, backend.ErrLocked)
 	locked := <-read
-	if err != nil {
-		return fmt.Errorf("%w; cannot leave the queue: %w", locked, err)
+	if a.path != "" {
+		return fmt.Errorf("%w; %w", locked, err)
+	}
+	return locked
+}
+
+// leaveQueue deletes the attempt's node. It returns why, and if it failed.
+func (a *attempt) leaveQueue(ctx context.Context, why error) error {
+	if err := a.s.deleteIfExists(ctx, a.path); err != nil {
+		return fmt.Errorf("%w; cannot leave the queue: %w", why, err)
 	}
 	a.path = ""
-	return locked
+	return why
 }
 
 const maxHeld = 4096

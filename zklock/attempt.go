@@ -28,6 +28,7 @@ type attempt struct {
 	s     *session // in which path was created; retained
 	path  string   // its node, "" if there is none or it is not known
 	token uint64
+	slots []int // of permits, when it is certain that the attempt holds them
 	// createUnknown: a request to create was not answered, so there may be a node that
 	// path does not name. pending, if not nil, is closed when the library can no longer
 	// send that request.
@@ -134,10 +135,11 @@ func (a *attempt) nothingRemains() bool {
 // no other child. It takes one round trip if the lock's node exists. The error is a
 // *usedUpError if the attempt must wait for the end of the queue.
 func (a *attempt) enqueue(ctx context.Context) (alone bool, err error) {
-	s := a.s
+	s, k := a.s, kindOf(a.req.Share)
+	data := content{metadata: a.req.Metadata, share: a.req.Share}.data(k)
 	create := func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		return c.Multi(
-			&zk.CreateRequest{Path: a.dir + "/" + a.req.Owner + "-", Data: []byte(a.req.Metadata), Acl: a.b.opt.acl, Flags: zk.FlagEphemeralSequential},
+			&zk.CreateRequest{Path: a.dir + "/" + a.req.Owner + "-" + k.zeros(), Data: data, Acl: a.b.opt.acl, Flags: zk.FlagEphemeralSequential},
 			// changes nothing, and returns the state of the lock's node after the creation
 			&zk.SetDataRequest{Path: a.dir, Version: -1},
 		)
@@ -182,11 +184,18 @@ func (a *attempt) position(ctx context.Context) ([]child, int, error) {
 		return nil, -1, err
 	}
 	q := queue(names)
-	i := slices.IndexFunc(q, func(c child) bool { return c.node == path.Base(a.path) })
-	if i < 0 {
-		err = a.nodeDeleted()
-	}
+	i, err := a.find(q)
 	return q, i, err
+}
+
+// find returns the index of the attempt in the queue.
+func (a *attempt) find(q []child) (int, error) {
+	own := path.Base(a.path)
+	i := slices.IndexFunc(q, func(c child) bool { return c.node == own })
+	if i < 0 {
+		return i, a.nodeDeleted()
+	}
+	return i, nil
 }
 
 // nodeDeleted returns the error of an attempt whose node was deleted.
@@ -309,15 +318,23 @@ func (a *attempt) deleteNodes(ctx context.Context) (err error) {
 // known of the holder than its owner id costs a round trip.
 func (a *attempt) lockedError(ctx context.Context, q []child) *backend.LockedError {
 	n, _ := a.s.get(ctx, a.dir+"/"+q[0].node) // no stat after an error
-	return &backend.LockedError{Holder: newHolder(q[0].owner, n)}
+	return &backend.LockedError{Holder: newHolder(q[0], n)}
 }
 
-// newHolder returns the owner of a node and what the node says of it, if it exists.
-func newHolder(owner string, n node) backend.Holder {
-	h := backend.Holder{Contender: backend.Contender{Owner: owner}}
-	if n.stat != nil {
-		h.Metadata = strings.ToValidUTF8(string(n.data[:min(len(n.data), backend.MaxMetadata)]), "\uFFFD")
-		h.Token = uint64(n.stat.Czxid)
+// newHolder returns the owner of a place and what its node says, if that exists.
+func newHolder(c child, n node) backend.Holder {
+	x := contender{child: c, stat: n.stat}
+	if n.stat != nil || c.kind == readerNode {
+		x.content = contentOf(c.kind, n.data)
+	}
+	return x.holder()
+}
+
+func (c contender) holder() backend.Holder {
+	h := backend.Holder{Contender: backend.Contender{Owner: c.owner, Share: c.share}, Slots: c.slots}
+	h.Metadata = strings.ToValidUTF8(c.metadata[:min(len(c.metadata), backend.MaxMetadata)], "\uFFFD")
+	if c.stat != nil {
+		h.Token = uint64(c.stat.Czxid)
 	}
 	return h
 }

@@ -68,6 +68,7 @@ func (b *Backend) setLimits(l limits) {
 	b.caps = backend.Capabilities{
 		Name: "zookeeper", Scope: backend.ScopeNetwork, Loss: backend.LossSession,
 		Order: backend.FIFO, Wake: backend.WakePush, Fencing: backend.FencingFailover, PushesLoss: true,
+		Shared: true, Permits: true,
 		MinTTL: l.least, MaxTTL: l.most,
 		Caveats: []string{
 			"The TTL is the timeout of a session that all locks of one TTL share: the service keeps a lock that is not renewed while the holder's process lives, and the end of a session ends all its locks.",

@@ -31,6 +31,8 @@
 // one round trip each, the first use of a name three. After an unlock the next waiter has
 // the lock after one round trip, however many wait.
 //
+// Read locks and the permits of semaphores are granted in the same queue, see Shares.
+//
 // One session holds all locks of one TTL. Its timeout is the TTL, so a TTL outside the
 // server's bounds (two to twenty ticks by default) is refused, and a lease cannot be
 // extended beyond its TTL. Each further TTL costs a session, which is closed after a
@@ -62,10 +64,40 @@
 // serves all waiters of the process that are in it, by the first rule. So a cycle
 // costs the same however many wait.
 //
+// # Shares
+//
+// A reader or a request for permits is a node in the same queue. The head of the queue holds, as
+// far as it fits: that depends on the nodes in front only, so a contender that holds once does so
+// until its node is deleted. Nothing else says who holds.
+//
+//   - A reader watches its own node and the last two exclusive ones in front of it. So all readers
+//     between two writers are granted one round trip after the first writer's release.
+//   - Of the waiters for permits of a process the first asks. It watches the node directly in
+//     front, or, directly behind a holder, the children of the lock's node. A cycle is eight to
+//     ten requests with 32 waiters and with 256.
+//   - Slots are written into the nodes, in the order of the queue, for all holders that have none
+//     yet, by whichever of them notices first, under the condition that no other has done so. They
+//     are free when the node is deleted. A grant beside which there was nothing when its node was
+//     created has the first slots, and writes nothing.
+//   - Downgrade writes into the node that it is a reader's.
+//   - A contender with another capacity than the first shared node in front of it deletes its own.
+//
+// An uncontended lock and unlock take one round trip each for every share, beside other readers
+// one more, and beside other permits three more.
+//
+// Earlier releases of this driver, which know no shares, may use the same names: they read the
+// zeros in the name of a shared node as a part of the number, so it excludes them, and theirs
+// exclude it. Their Inspect shows one holder, and their Break removes the first.
+//
 // # Nodes
 //
-//	/chroot/prefix/name                   container, deleted some time after its last child
-//	/chroot/prefix/name/owner-sequence    ephemeral; its data are the metadata
+//	/chroot/prefix/name                     container, deleted some time after its last child
+//	/chroot/prefix/name/owner-sequence      ephemeral; its data are the metadata
+//	/chroot/prefix/name/owner-0sequence     a reader
+//	/chroot/prefix/name/owner-00sequence    permits; after the metadata and a zero byte: 2/10 0-1,
+//	                                        which is two of ten, and their slots
+//
+// After a downgrade the metadata of an exclusive node are followed by a zero byte and "read".
 //
 // In the name, %XX stands for every byte that is not printable ASCII, for slash, percent
 // sign and space, and for a leading dot. The driver ignores other children.
@@ -78,7 +110,12 @@
 // The nodes that the driver creates permit everything to all users, with a user in the URL
 // to that user alone, or what [WithACL] says.
 //
+// Clients of one semaphore write into the nodes of each other.
+//
 // # Limits
+//
+// A TryLock is in the queue for a moment. Another one behind it is refused in that moment, though
+// it might fit beside the holders.
 //
 // Half a tick is assumed to be a quarter of the least session timeout. If minSessionTimeout
 // is configured to less than two ticks, two clients can hold.

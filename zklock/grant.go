@@ -16,12 +16,18 @@ import (
 // released sooner, and a watch costs a request.
 const watchDelay = 50 * time.Millisecond
 
-// grant is a node that is the first of its queue.
+// grant is a node that holds the key, or a share of it.
 type grant struct {
 	a     *attempt
 	s     *session
 	path  string
 	token uint64
+	slots []int // constant
+
+	// for the caller of Downgrade
+	share       backend.Share
+	unsure      bool            // a request to downgrade was not answered
+	downgrading <-chan struct{} // of such a request, see attempt.pending
 
 	until atomic.Pointer[time.Time]
 	watch atomic.Pointer[node] // of path, nil if it is not watched
@@ -31,12 +37,17 @@ type grant struct {
 	end   context.CancelCauseFunc
 }
 
+var (
+	_ backend.Downgrader = (*grant)(nil)
+	_ backend.SlotHolder = (*grant)(nil)
+)
+
 var errReleased = fmt.Errorf("%w: it was released", backend.ErrLost)
 
-// grant makes the grant of an attempt that is the first in the queue. Its TTL begins
+// grant makes the grant of an attempt that is the first in the queue, or fits. Its TTL begins
 // at asked. w is the watch of its node, or nil.
 func (a *attempt) grant(asked time.Time, w *node) *grant {
-	g := &grant{a: a, s: a.s, path: a.path, token: a.token}
+	g := &grant{a: a, s: a.s, path: a.path, token: a.token, slots: a.slots, share: a.req.Share}
 	g.ended, g.end = context.WithCancelCause(context.Background())
 	g.watch.Store(w)
 	g.extend(asked, a.req.TTL)

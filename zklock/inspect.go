@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -65,30 +66,56 @@ func (s *session) inspect(ctx context.Context, key string, now *leaderTime) (bac
 	if err != nil {
 		return info, err
 	}
-	q := queue(names)
-	for i, c := range q {
-		names[i] = c.node
-	}
-	nodes, err := s.readAll(ctx, dir, names[:len(q)], s.get)
+	all, err := s.readContenders(ctx, dir, queue(names))
 	if err != nil {
 		return info, err
 	}
-	for i, n := range nodes {
-		if n.stat == nil { // deleted meanwhile
-			continue
-		}
-		h := newHolder(q[i].owner, n)
-		h.Age = now.age(n.stat)
-		if info.Holder == nil {
+	held := holders(all)
+	assignSlots(all[:held])
+	for i, c := range all {
+		h := c.holder()
+		h.Age = now.age(c.stat)
+		switch {
+		case i == 0:
 			info.Holder = &h
-		} else {
+		case i < held:
+			info.Others = append(info.Others, h)
+		default:
 			info.Waiters = append(info.Waiters, h.Contender)
 		}
 	}
 	return info, nil
 }
 
-// Break deletes the node of the holder of a key.
+// readHolders reads those of the queue that hold the key.
+func (s *session) readHolders(ctx context.Context, dir string, q []child) ([]contender, error) {
+	for ; len(q) > 0; q = q[1:] {
+		n := 1 // places to read, since the first of the queue holds
+		first, err := s.readContenders(ctx, dir, q[:n])
+		switch {
+		case err != nil:
+			return nil, err
+		case len(first) == 0: // released meanwhile
+			continue
+		case first[0].share.Exclusive():
+			return first, nil
+		}
+		for n < len(q) && q[n].kind != exclusiveNode {
+			n++
+		}
+		others, err := s.readContenders(ctx, dir, q[1:n])
+		if err != nil {
+			return nil, err
+		}
+		all := slices.Concat(first, others)
+		held := all[:holders(all)]
+		assignSlots(held)
+		return held, nil
+	}
+	return nil, nil
+}
+
+// Break deletes the nodes of the holders of a key, or that of one of them.
 func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	s, err := b.anySession(ctx)
 	if err != nil {
@@ -108,23 +135,40 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 		if len(q) == 0 {
 			return nil, nil
 		}
-		path := dir + "/" + q[0].node // the name belongs to one attempt only
-		n, err := s.get(ctx, path)
-		h := newHolder(q[0].owner, n)
-		if err == nil && n.stat != nil {
-			if owner != "" && owner != h.Owner {
-				return nil, &backend.LockedError{Holder: h}
-			}
-			err = s.deleteNode(ctx, path)
-		}
+		held, err := s.readHolders(ctx, dir, q)
 		switch {
-		case errors.Is(err, zk.ErrNoNode), err == nil && n.stat == nil:
-			continue // released meanwhile
 		case err != nil:
 			return nil, err
+		case len(held) == 0:
+			continue // released meanwhile
 		}
-		return &h, nil
+		broken := slices.DeleteFunc(slices.Clone(held), func(c contender) bool { return owner != "" && owner != c.owner })
+		if len(broken) == 0 {
+			return nil, &backend.LockedError{Holder: held[0].holder()}
+		}
+		if h, err := s.deleteHolders(ctx, dir, broken); h != nil || err != nil {
+			return h, err
+		}
 	}
+}
+
+// deleteHolders deletes the nodes of holders, each of which belongs to one attempt only. It
+// returns the first that was not released meanwhile.
+func (s *session) deleteHolders(ctx context.Context, dir string, held []contender) (*backend.Holder, error) {
+	errs := make([]error, len(held))
+	inParallel(len(held), func(i int) { errs[i] = s.deleteNode(ctx, dir+"/"+held[i].node) })
+	var first *backend.Holder
+	for i, err := range errs {
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+		case err != nil:
+			return nil, err
+		case first == nil:
+			h := held[i].holder()
+			first = &h
+		}
+	}
+	return first, nil
 }
 
 // List yields the held keys.

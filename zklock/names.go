@@ -43,14 +43,18 @@ func unescape(node string) (string, bool) {
 }
 
 // child is the node of a holder or waiter, below the node of the lock. Its name is the
-// owner id, a hyphen, and the sequence number that the server appended.
+// owner id, a hyphen, the zeros of its kind, and the sequence number that the server appended.
 type child struct {
 	node  string
 	owner string
 	seq   int32
+	kind  kind
 }
 
-const ownerLen = 32
+const (
+	ownerLen = 32
+	seqLen   = 10 // digits of a sequence number
+)
 
 // parseChild returns false for a node that the driver did not create.
 func parseChild(node string) (child, bool) {
@@ -59,10 +63,14 @@ func parseChild(node string) (child, bool) {
 	}
 	owner, digits := node[:ownerLen], node[ownerLen+1:]
 	seq, err := strconv.ParseInt(digits, 10, 32)
-	if err != nil || len(digits) < 10 || digits[0] == '+' || strings.Trim(owner, "0123456789abcdef") != "" {
+	if err != nil || len(digits) < seqLen || digits[0] == '+' || strings.Trim(owner, "0123456789abcdef") != "" {
 		return child{}, false
 	}
-	return child{node, owner, int32(seq)}, true
+	c := child{node: node, owner: owner, seq: int32(seq)}
+	if k := kind(len(digits) - seqLen); k <= permitsNode {
+		c.kind = k
+	}
+	return c, true
 }
 
 // lastSeq is the last sequence number of a place in the queue. The server counts the nodes

@@ -70,6 +70,39 @@ func (s *session) children(ctx context.Context, path string) ([]string, error) {
 	return names, explain(err, path)
 }
 
+// childrenAndVersion returns the names of the children of a node that exists, and its version.
+func (s *session) childrenAndVersion(ctx context.Context, path string) ([]string, int32, error) {
+	type result struct {
+		names []string
+		stat  *zk.Stat
+	}
+	r, _, err := call(ctx, s, func(c *zk.Conn) (r result, err error) {
+		r.names, r.stat, err = c.Children(path)
+		return r, err
+	})
+	if err != nil {
+		return nil, 0, explain(err, path)
+	}
+	return r.names, r.stat.Version, nil
+}
+
+// childrenAndWatch returns the names of the children of a node and watches them. The names are
+// nil if the node does not exist.
+func (s *session) childrenAndWatch(ctx context.Context, path string) ([]string, <-chan zk.Event, error) {
+	type result struct {
+		names []string
+		event <-chan zk.Event
+	}
+	r, _, err := call(ctx, s, func(c *zk.Conn) (r result, err error) {
+		r.names, _, r.event, err = c.ChildrenW(path)
+		return r, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		err = nil
+	}
+	return r.names, r.event, explain(err, path)
+}
+
 // node is a node as it was read.
 type node struct {
 	data  []byte

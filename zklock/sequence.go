@@ -60,7 +60,7 @@ func (w *waiter) awaitEmptyQueue(ctx context.Context, q []child) error {
 	}
 	w.queued, w.lastContact = true, time.Now()
 	if last.stat != nil {
-		w.reportWaiting(q[0].owner, node{})
+		w.reportWaiting(newHolder(q[0], node{}))
 		select {
 		case <-last.event:
 		case <-w.a.s.done:

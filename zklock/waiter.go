@@ -86,6 +86,7 @@ func (w *waiter) waitInSession(ctx context.Context) (*grant, error) {
 		case err != nil:
 			return nil, err
 		case alone:
+			a.slots = firstSlots(a.req.Share)
 			return a.grant(start, nil), nil
 		}
 	}
@@ -100,27 +101,42 @@ func (w *waiter) waitInSession(ctx context.Context) (*grant, error) {
 
 // await waits until the waiter is the first of the process, and then in the queue.
 func (w *waiter) await(ctx context.Context) (*grant, error) {
-	if !isReady(w.turn) {
-		w.reportWaiting(w.view.holder().owner, node{})
+	first := isReady(w.turn)
+	if !first {
+		w.reportWaiting(newHolder(w.view.holder(), node{}))
 	}
 	select {
 	case <-w.turn:
-		return w.advance(ctx)
 	case <-w.a.s.done:
 		return nil, w.a.s.endErr()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	if w.place.kind != permitsNode {
+		return w.advance(ctx)
+	}
+	if !first { // the one before may have assigned slots to this one too
+		if g, err := w.assigned(ctx); g != nil || err != nil {
+			return g, err
+		}
+	}
+	return w.awaitShare(ctx)
 }
 
 // advance watches the attempt's own node and the last two places in front of it. When one of
 // those is gone it finds out which of the others are left, while the predecessor holds the
 // lock. So no other is left when the predecessor is deleted, and the attempt is granted without
 // a request, if the watch of its own node proves that this still exists.
+//
+// A reader does the same with the exclusive places in front of it and no others. What it shows of
+// them holds as well: they only become fewer.
 func (w *waiter) advance(ctx context.Context) (*grant, error) {
 	a := w.a
 	for check := false; ; { // check: places that are not watched may be gone
 		front, far, known := w.view.front(w.place)
+		if w.place.kind == readerNode && slices.ContainsFunc(front, func(c child) bool { return c.kind == permitsNode }) {
+			return w.awaitShare(ctx)
+		}
 		near := front[max(0, len(front)-2):]
 		switch rest := front[:len(front)-len(near)]; {
 		case !known, check && far:
@@ -153,7 +169,7 @@ func (w *waiter) advance(ctx context.Context) (*grant, error) {
 			continue
 		}
 		holder := w.view.holder()
-		w.reportWaiting(holder.owner, w.watches[holder.node])
+		w.reportWaiting(newHolder(holder, w.watches[holder.node]))
 		if check, err = w.awaitEvent(ctx, near); err != nil {
 			return nil, err
 		}
@@ -172,7 +188,7 @@ func (w *waiter) removeGone(ctx context.Context, places []child) error {
 }
 
 // watch watches the own node and near, and nothing else. It returns whether one of near is
-// gone. It is an error if the own node is gone.
+// gone, or does not stop a reader any more. It is an error if the own node is gone.
 func (w *waiter) watch(ctx context.Context, near []child) (gone bool, err error) {
 	names := append(nodeNames(near), w.place.node)
 	maps.DeleteFunc(w.watches, func(n string, _ node) bool { return !slices.Contains(names, n) })
@@ -185,8 +201,12 @@ func (w *waiter) watch(ctx context.Context, near []child) (gone bool, err error)
 		w.watches[names[i]] = n
 	}
 	for _, c := range near {
-		if w.watches[c.node].stat == nil {
+		switch n := w.watches[c.node]; {
+		case n.stat == nil:
 			w.view.remove(c)
+			gone = true
+		case w.place.kind == readerNode && contentOf(c.kind, n.data).share == backend.Reader:
+			w.view.setReader(c)
 			gone = true
 		}
 	}
@@ -223,12 +243,12 @@ func (w *waiter) awaitEvent(ctx context.Context, near []child) (gone bool, err e
 
 // reportWaiting calls OnWait once. Only the first waiters of the queue have read the holder's
 // node, and so more than its owner id.
-func (w *waiter) reportWaiting(owner string, holder node) {
+func (w *waiter) reportWaiting(holder backend.Holder) {
 	if w.reported || w.a.req.OnWait == nil {
 		return
 	}
 	w.reported = true
-	w.a.req.OnWait(&backend.LockedError{Holder: newHolder(owner, holder)})
+	w.a.req.OnWait(&backend.LockedError{Holder: holder})
 }
 
 // ownWatch returns the watch of the waiter's own node if it proves that the node
