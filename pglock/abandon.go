@@ -77,7 +77,7 @@ func (b *Backend) abandonAll(ctx context.Context, all []abandoning, errs []error
 	}
 	for _, r := range released {
 		if r.handedOver {
-			b.watch(keys[r.holder.Owner], r.processes)
+			b.watch(keys[r.asked], r.processes)
 		}
 	}
 }

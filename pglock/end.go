@@ -12,14 +12,15 @@ import (
 
 // endedGrant is the grant that a statement has ended, and to whom it handed over.
 type endedGrant struct {
-	holder     backend.Holder
+	asked      string          // owner that the statement named
+	holder     *backend.Holder // the first one, if there were several; nil if nothing ended
 	handedOver bool
-	processes  []string // of the next holder, and of the waiter that is notified when its lease ends
+	processes  []string // of the next holders, if they have one; and of the waiter that is notified when a lease of them ends
 }
 
-// end ends a grant, as end.sql does, and returns it, or nil if there is none. If leave is set
+// end ends a grant, as end.sql does, and returns its holder, or nil if there is none. If leave is set
 // the attempt also leaves the queue. The key is passed on again if it is not claimed.
-func (b *Backend) end(ctx context.Context, key []byte, owner, kind, process, secret string, leave, tombstone bool) (*endedGrant, error) {
+func (b *Backend) end(ctx context.Context, key []byte, owner, kind, process, secret string, leave, tombstone bool) (*backend.Holder, error) {
 	all, err := b.endAll(ctx, 0, b.endCalls(key, owner, kind, process, secret, leave, tombstone))
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -27,7 +28,7 @@ func (b *Backend) end(ctx context.Context, key []byte, owner, kind, process, sec
 	if all[0].handedOver {
 		b.watch(key, all[0].processes)
 	}
-	return &all[0], nil
+	return all[0].holder, nil
 }
 
 func (b *Backend) endCalls(key []byte, owner, kind, process, secret string, leave, tombstone bool) []call {
@@ -43,17 +44,19 @@ func (b *Backend) endCalls(key []byte, owner, kind, process, secret string, leav
 
 func (b *Backend) endAll(ctx context.Context, retryFor time.Duration, calls []call) ([]endedGrant, error) {
 	all, _, err := query(ctx, b, retryFor, func(r pgx.CollectableRow) (e endedGrant, err error) {
-		var token, left int64
-		var owner, metadata, next, second string
-		err = r.Scan(&token, &owner, &metadata, &left, &e.handedOver, &next, &second, nil, nil, nil, nil)
-		e.holder, e.processes = holder(owner, metadata, token, left), []string{next, second}
+		var holder, next, second string
+		err = r.Scan(&e.asked, &holder, &e.handedOver, &next, &second, nil, nil, nil, nil, nil)
+		if h, ok := holderOf(holder); ok {
+			e.holder = &h
+		}
+		e.processes = []string{next, second}
 		return e, err
 	}, calls...)
 	return all, err
 }
 
 // release releases the grant of an attempt of this process, if it holds the key.
-func (b *Backend) release(ctx context.Context, key []byte, owner string, tombstone bool) (*endedGrant, error) {
+func (b *Backend) release(ctx context.Context, key []byte, owner string, tombstone bool) (*backend.Holder, error) {
 	return b.end(ctx, key, owner, "release", b.process, b.secretOf(owner), false, tombstone)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ type push struct {
 // concurrently. Notifications are
 //
 //	g owner token expiry ttl name secret   granted, with the provisional TTL
+//	s time name secret [owner token expiry]...   shares granted, with provisional TTLs; the secret may be "-"
 //	h owner time left                      first in the queue; what remains of the lease at that time
 //	l owner                                lost: broken by another client
 //
@@ -36,6 +38,16 @@ func (b *Backend) receive(payload string) {
 	if len(f) < 2 {
 		return
 	}
+	if f[0] == "s" { // as a g for each
+		for i := 4; i+2 < len(f); i += 3 {
+			b.handle([]string{"g", f[i], f[i+1], f[i+2], fmt.Sprint(number(f[i+2]) - number(f[1])), f[2], f[3]}, received)
+		}
+		return
+	}
+	b.handle(f, received)
+}
+
+func (b *Backend) handle(f []string, received time.Time) {
 	b.mu.Lock()
 	a, state, closed := b.attempts[f[1]], settled, b.closed
 	if a != nil {
@@ -98,7 +110,8 @@ func (a *attempt) checkLoss() {
 	a.checking = false // a revocation from now on is checked again
 	b.mu.Unlock()
 	info, err := b.Inspect(b.ctx, a.req.Key)
-	if err != nil || info.Holder != nil && info.Holder.Owner == a.req.Owner {
+	if err != nil || info.Holder != nil && info.Holder.Owner == a.req.Owner ||
+		slices.ContainsFunc(info.Others, func(h backend.Holder) bool { return h.Owner == a.req.Owner }) {
 		return
 	}
 	b.mu.Lock()
