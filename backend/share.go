@@ -32,10 +32,10 @@ func (s Share) Exclusive() bool { return s == Share{} }
 
 // String returns "exclusive", "read", or permits as in "2/10".
 func (s Share) String() string {
-	switch {
-	case s.Exclusive():
+	switch s {
+	case Share{}:
 		return "exclusive"
-	case s.Capacity == 0:
+	case Reader:
 		return "read"
 	}
 	return fmt.Sprintf("%d/%d", s.Weight, s.Capacity)
@@ -43,10 +43,10 @@ func (s Share) String() string {
 
 // Mode is the kind of share: "exclusive", "read" or "permits".
 func (s Share) Mode() string {
-	if s.Capacity > 0 {
-		return "permits"
+	if s == (Share{}) || s == Reader {
+		return s.String()
 	}
-	return s.String()
+	return "permits"
 }
 
 // Includes reports whether a holder of s also holds o.

@@ -32,7 +32,7 @@ var ErrNoToken = errors.New("no fencing token")
 
 // StaleError is an ErrStale with the two tokens.
 type StaleError struct {
-	Key      string // of Guards; "" for a Guard
+	Key      string // of Guards, or the slot of Slots; "" for other guards
 	Token    uint64 // the refused one
 	Greatest uint64 // seen so far
 }
@@ -77,14 +77,22 @@ func (g *Guard) Greatest() uint64 {
 func (g *Guard) do(key string, token uint64, f func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case token == 0:
-		return fmt.Errorf("fence: %w: the token is 0", ErrNoToken)
-	case token < g.greatest:
-		return &StaleError{Key: key, Token: token, Greatest: g.greatest}
+	if err := compare(key, token, g.greatest); err != nil {
+		return err
 	}
 	g.greatest = token
 	return f()
+}
+
+// compare returns an error if token is none, or less than least.
+func compare(key string, token, least uint64) error {
+	switch {
+	case token == 0:
+		return fmt.Errorf("fence: %w: the token is 0", ErrNoToken)
+	case token < least:
+		return &StaleError{Key: key, Token: token, Greatest: least}
+	}
+	return nil
 }
 
 func noop() error { return nil }

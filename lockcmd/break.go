@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/interlock-go/lock"
@@ -36,7 +37,8 @@ there are two holders.
 On a terminal, break shows the holder and asks. It then releases the lock only if that
 holder still has it. Elsewhere --yes is required, which releases the lock of whichever
 holder has it, unless --owner names one. If another holder has the lock, break changes
-nothing and exits with 1.`,
+nothing and exits with 1. Of several readers or holders of permits --owner releases one;
+without it break releases all.`,
 		Example: `  lockctl break nightly
   lockctl break --yes --timeout 5s nightly`,
 		Args:     oneArg("lock's NAME"),
@@ -107,19 +109,24 @@ func (a *App) confirmBreak(ctx context.Context, c *lock.Client, f *breakFlags) (
 		return false, err
 	case info.Holder == nil:
 		return false, nil
-	case f.owner == "":
+	case f.owner == "" && len(info.Others) == 0:
 		f.owner = info.Holder.Owner
-	case f.owner != info.Holder.Owner:
+	case f.owner != "" && !slices.ContainsFunc(holders(&info), func(h lock.Holder) bool { return h.Owner == f.owner }):
 		return false, notBroken(f.name, &lock.LockedError{Holder: *info.Holder})
 	}
 	if !isTerminal(a.In) {
 		return false, Usagef("break %q asks before it acts, and stdin is not a terminal: want --yes", f.name)
 	}
-	holder := "an unknown holder"
-	if info.Holder != nil {
-		holder = holderText(info.Holder)
+	var owners []string
+	for _, h := range holders(&info) {
+		if f.owner == "" || f.owner == h.Owner {
+			owners = append(owners, holderText(&h))
+		}
 	}
-	fmt.Fprintf(a.messages, "%s is held by %s.\nBreak it? [y/N] ", quoted(f.name), holder)
+	if len(owners) == 0 {
+		owners = []string{"an unknown holder"}
+	}
+	fmt.Fprintf(a.messages, "%s is held by %s.\nBreak it? [y/N] ", quoted(f.name), strings.Join(owners, ", and by "))
 	answer := make(chan string, 1)
 	go func() { // a signal leaves it behind; then the process ends too
 		line, _ := bufio.NewReader(a.In).ReadString('\n')

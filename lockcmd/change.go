@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/interlock-go/lock"
@@ -14,7 +15,7 @@ type change struct {
 	Name    string             `json:"name"`
 	Event   string             `json:"event"`
 	Holder  *lock.Holder       `json:"holder,omitempty"`  // of held
-	Before  *lock.Holder       `json:"before,omitempty"`  // of held and free: the last known holder
+	Before  *lock.Holder       `json:"before,omitempty"`  // of held and free: the last known holder; of left: one of several
 	Waiter  *backend.Contender `json:"waiter,omitempty"`  // of waits and gone
 	Waiters int                `json:"waiters,omitempty"` // their number, if known
 	Error   string             `json:"error,omitempty"`   // of unseen
@@ -33,6 +34,8 @@ func (c *change) String() string {
 		if c.Before != nil {
 			s += "; was held by " + formerText(c.Before)
 		}
+	case "left":
+		s += "held no more by " + formerText(c.Before)
 	case "waits":
 		s += fmt.Sprintf("waits: %s (%d in all)", holderText(&lock.Holder{Contender: *c.Waiter}), c.Waiters)
 	case "gone":
@@ -45,7 +48,7 @@ func (c *change) String() string {
 
 // formerText is holderText without the times, which are those of a present holder.
 func formerText(h *lock.Holder) string {
-	c := backend.Contender{Owner: h.Owner, Metadata: h.Metadata}
+	c := backend.Contender{Owner: h.Owner, Metadata: h.Metadata, Share: h.Share}
 	return holderText(&lock.Holder{Contender: c, Token: h.Token, Foreign: h.Foreign})
 }
 
@@ -61,12 +64,25 @@ func changes(last *lock.Info, now lock.Info, repeat bool) []change {
 	if last != nil {
 		before = *last
 	}
+	held := holders(&now)
 	for _, w := range without(before.Waiters, now.Waiters) {
-		if now.Holder == nil || now.Holder.Owner != w.Owner { // else the waiter got the lock
+		if !slices.ContainsFunc(held, func(h lock.Holder) bool { return h.Owner == w.Owner }) { // else the waiter got the lock
 			add(change{Event: "gone", Waiter: &w})
 		}
 	}
-	if same := sameHolder(before.Holder, now.Holder); !same || last == nil || repeat {
+	same := sameHolder(before.Holder, now.Holder)
+	switch shared := len(now.Others) > 0 || len(before.Others) > 0; {
+	case shared && now.Holder != nil:
+		for _, h := range unlike(holders(&before), held) {
+			add(change{Event: "left", Before: &h})
+		}
+		if last != nil && !repeat {
+			held = unlike(held, holders(&before))
+		}
+		for _, h := range held {
+			add(change{Event: "held", Holder: &h})
+		}
+	case !same || last == nil || repeat:
 		c := change{Event: "free", Holder: now.Holder}
 		if now.Holder != nil {
 			c.Event = "held"
@@ -80,6 +96,21 @@ func changes(last *lock.Info, now lock.Info, repeat bool) []change {
 		add(change{Event: "waits", Waiter: &w})
 	}
 	return out
+}
+
+// holders returns all holders of a lock.
+func holders(i *lock.Info) []lock.Holder {
+	if i.Holder == nil {
+		return nil
+	}
+	return append([]lock.Holder{*i.Holder}, i.Others...)
+}
+
+// unlike returns the holders that are not among others.
+func unlike(all, others []lock.Holder) []lock.Holder {
+	return slices.DeleteFunc(slices.Clone(all), func(h lock.Holder) bool {
+		return slices.ContainsFunc(others, func(o lock.Holder) bool { return sameHolder(&h, &o) })
+	})
 }
 
 func sameHolder(x, y *lock.Holder) bool {

@@ -25,6 +25,13 @@ func info(holder string, token uint64, waiters ...string) lock.Info {
 	return i
 }
 
+// shared is the state of a lock "x" that a holds, and another owner as a reader.
+func shared(other string) lock.Info {
+	i := info("a", 1)
+	i.Others = []lock.Holder{{Contender: backend.Contender{Owner: other, Share: backend.Reader}, Token: 2}}
+	return i
+}
+
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	none := lock.Info{Name: "never"}
@@ -46,6 +53,14 @@ func TestChanges(t *testing.T) {
 		"a waiter gave up":    {info("a", 1, "b", "c"), info("a", 1, "c"), false, []string{"waits no more: b (1 left)"}},
 		"one for another":     {info("a", 1, "b"), info("a", 1, "c"), false, []string{"waits no more: b (1 left)", "waits: c (1 in all)"}},
 		"a waiter for all":    {info("a", 1, "b"), info("", 0), false, []string{"waits no more: b (0 left)", "free; was held by a, token 1"}},
+		"beside another":      {info("a", 1), shared("b"), false, []string{"held by b, reads, token 2"}},
+		"one of two left":     {shared("b"), info("a", 1), false, []string{"held no more by b, reads, token 2"}},
+		"the first of two":    {shared("b"), info("b", 2), false, []string{"held no more by a, token 1"}},
+		"two left":            {shared("b"), info("c", 3), false, []string{"held no more by a, token 1", "held no more by b, reads, token 2", "held by c, token 3"}},
+		"two, and free":       {shared("b"), info("", 0), false, []string{"free; was held by a, token 1"}},
+		"a waiter beside one": {info("a", 1, "b"), shared("b"), false, []string{"held by b, reads, token 2"}},
+		"at first two":        {none, shared("b"), false, []string{"held by a, token 1", "held by b, reads, token 2"}},
+		"seen again, two":     {shared("b"), shared("b"), true, []string{"held by a, token 1", "held by b, reads, token 2"}},
 		"seen again":          {info("a", 1, "b"), info("a", 1, "b"), true, []string{"held by a, token 1"}},
 		"seen again, changed": {info("a", 1), info("", 0), true, []string{"free; was held by a, token 1"}},
 	} {

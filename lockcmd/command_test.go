@@ -108,7 +108,7 @@ func TestFlockFlags(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
 		"-n": "--wait 0", "--nonblock": "--wait 0", "-w 10": "--wait 10s", "--timeout=10": "--wait 10s",
-		"-x": "each lock is exclusive", "--exclusive": "each lock is exclusive", "-s": "each lock is exclusive", "--shared": "each lock is exclusive",
+		"-x": "a lock is exclusive without --read", "--exclusive": "a lock is exclusive without --read", "-s": "--read", "--shared": "--read",
 		"-u": "released when the command ends", "--unlock": "released when the command ends",
 	} {
 		check := func(flags string) error {

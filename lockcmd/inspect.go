@@ -19,7 +19,7 @@ func (a *App) inspectCommand() *Command {
 		Use:   "inspect NAME",
 		Short: "Show the holder of a lock and its waiters",
 		Long: `Show the holder of a lock and its waiters, in the order of the queue if the service
-has one. A lock without a holder is free, whether or not it was ever used; -o json has a
+has one. Readers and permits may have several holders. A lock without a holder is free, whether or not it was ever used; -o json has a
 holder that is null. The exit code is 0 in both cases; with --held it is 0 if the lock is
 held and 1 if it is free. An error has a code of its own: 64 or 69. In ZooKeeper
 the request writes to the lock's node, to read the clock of the leader.`,
@@ -50,6 +50,9 @@ func writeInfo(w io.Writer, i lock.Info) {
 		fmt.Fprintf(w, "%s: free\n", quoted(i.Name))
 	} else {
 		fmt.Fprintf(w, "%s: held by %s\n", quoted(i.Name), holderText(i.Holder))
+	}
+	for _, h := range i.Others {
+		fmt.Fprintf(w, "  and by %s\n", holderText(&h))
 	}
 	for n, waiter := range i.Waiters {
 		fmt.Fprintf(w, "  %d. waits: %s\n", n+1, holderText(&lock.Holder{Contender: waiter}))

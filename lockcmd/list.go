@@ -94,7 +94,11 @@ func cell(column string, i *lock.Info) string {
 		if h == nil {
 			return "?"
 		}
-		return holderText(&lock.Holder{Contender: backend.Contender{Owner: h.Owner, Metadata: h.Metadata}, Foreign: h.Foreign})
+		text := holderText(&lock.Holder{Contender: backend.Contender{Owner: h.Owner, Metadata: h.Metadata, Share: h.Share}, Foreign: h.Foreign})
+		if n := len(i.Others); n > 0 {
+			text += fmt.Sprintf(" and %d more", n)
+		}
+		return text
 	}
 	return "-"
 }

@@ -107,6 +107,9 @@ func holderText(h *lock.Holder) string {
 	if h.Foreign && h.Metadata != "" {
 		s += " (foreign)"
 	}
+	if !h.Share.Exclusive() {
+		s += ", " + shareText(h)
+	}
 	if h.Token != 0 {
 		s += fmt.Sprintf(", token %d", h.Token)
 	}
@@ -117,6 +120,17 @@ func holderText(h *lock.Holder) string {
 		s += fmt.Sprintf(", %s left", round(h.Left))
 	}
 	return s
+}
+
+// shareText describes the share of a holder that is not exclusive.
+func shareText(h *lock.Holder) string {
+	switch {
+	case h.Share.Capacity == 0:
+		return "reads"
+	case len(h.Slots) == 0:
+		return fmt.Sprintf("permits %v", h.Share)
+	}
+	return fmt.Sprintf("permits %v (%s)", h.Share, slotsText(h.Slots))
 }
 
 // quoted returns s, quoted unless it is printable. Only the owner of a foreign lock can be

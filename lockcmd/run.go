@@ -18,6 +18,7 @@ type runFlags struct {
 	migrateTo string
 	phase     string
 	as        string
+	share     share
 }
 
 func (a *App) runCommand() *Command {
@@ -32,6 +33,7 @@ with the command's code. The environment of the command contains
   LOCK_TOKEN   the fencing token, greater than that of each earlier holder; not
                set if the service has none
   LOCK_OWNER   the random owner id, as "inspect" shows it
+  LOCK_SLOTS   with --permits the numbers of the permits, from 0, such as "0,3"
 
 and ` + envURL + ` unchanged. lockctl forwards signals to the command and its children, so
 that Ctrl-C reaches them once. Ctrl-Z stops the command and lockctl, which then cannot
@@ -61,6 +63,11 @@ become another user (sudo) cannot be ended: run "sudo lockctl run ...", not
 If the service does not answer at the start, "run" fails; --wait-for-service repeats the
 attempt until then, for a command that is started before its service.
 
+With --read the command is one of any number of readers: a command without it, the
+writer, excludes them. With --permits 2/10 it holds two of ten permits. Waiters are
+served in order: a reader that comes after a waiting writer waits. Redlock and some
+other services grant neither.
+
 A stderr that is not read delays nothing: messages that cannot be written are dropped.
 
 ` + exitCodesHelp,
@@ -70,6 +77,8 @@ A stderr that is not read delays nothing: messages that cannot be written are dr
   lockctl run --wait-for-service 5m nightly -- backup.sh    # the service may start later
   lockctl run --min-hold 30s hourly -- report.sh       # once, though clocks differ
   lockctl run nightly -- sh -c 'echo token $LOCK_TOKEN'
+  lockctl run --read catalog -- report.sh              # beside other readers
+  lockctl run --permits 1/10 exports -- export.sh      # at most ten at a time
   lockctl run --url redis://r:6379/0 --migrate-to etcd://e:2379 --phase both nightly -- backup.sh`,
 		Args:     runArgs,
 		Complete: a.completeRun,
@@ -86,6 +95,8 @@ A stderr that is not read delays nothing: messages that cannot be written are dr
 	fl.hints = flockHints
 	fl.Var(&f.wait, "wait", "wait limit, once the service has answered; 0 makes one attempt")
 	fl.Var(&f.minHold, "min-hold", "keep the lock for at least this time, even if the command ends sooner")
+	fl.BoolVar(&f.share.read, "read", false, "lock for reading, beside other readers")
+	fl.Var(&f.share.permits, "permits", "hold K of N permits, such as 1/10")
 	fl.StringVar(&f.migrateTo, "migrate-to", "", "URL that the lock moves to; needs --phase")
 	fl.StringVar(&f.phase, "phase", "", "phase of the migration in this process: old, both or new")
 	fl.Complete("migrate-to", CompleteURL)
@@ -97,8 +108,8 @@ A stderr that is not read delays nothing: messages that cannot be written are dr
 var flockHints = map[string]string{
 	"n": "want --wait 0", "nonblock": "want --wait 0",
 	"w": "want --wait 10s", "timeout": "want --wait 10s",
-	"x": "want no flag: each lock is exclusive", "exclusive": "want no flag: each lock is exclusive",
-	"s": "each lock is exclusive", "shared": "each lock is exclusive",
+	"x": "want no flag: a lock is exclusive without --read", "exclusive": "want no flag: a lock is exclusive without --read",
+	"s": "want --read", "shared": "want --read",
 	"u": "the lock is released when the command ends", "unlock": "the lock is released when the command ends",
 }
 

@@ -186,7 +186,7 @@ func (a *App) awaitMinHold(c *lock.Client, until time.Time, sigs *signals) {
 
 // lockVariables are removed from the environment of lockctl: a nested run inherits them.
 var lockVariables = []string{
-	"LOCK_NAME", "LOCK_TOKEN", "LOCK_TOKEN_OLD", "LOCK_TOKEN_NEW", "LOCK_OWNER", "LOCK_OWNER_OLD", "LOCK_OWNER_NEW",
+	"LOCK_NAME", "LOCK_TOKEN", "LOCK_TOKEN_OLD", "LOCK_TOKEN_NEW", "LOCK_SLOTS", "LOCK_OWNER", "LOCK_OWNER_OLD", "LOCK_OWNER_NEW",
 }
 
 // environ returns the environment of the command.
@@ -204,6 +204,9 @@ func environ(env []string, l *lock.Lease) []string {
 		env = append(env, "LOCK_OWNER"+suffixes[i]+"="+p.Owner())
 		if token, ok := p.Token(); ok {
 			env = append(env, fmt.Sprintf("LOCK_TOKEN%s=%d", suffixes[i], token))
+		}
+		if slots := p.Slots(); slots != nil && len(parts) == 1 { // those of two services would differ
+			env = append(env, "LOCK_SLOTS="+slotsText(slots))
 		}
 	}
 	return env

@@ -36,6 +36,9 @@ func (a *App) newTask(f *runFlags, name string, argv []string) (*task, error) {
 	if t.path, err = exec.LookPath(argv[0]); err != nil {
 		return nil, cannotRun(argv[0], err)
 	}
+	if err = f.share.check(); err != nil {
+		return nil, err
+	}
 	if t.urls, err = a.lockURLs(f); err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (t *task) open(ctx context.Context) error {
 			return err
 		}
 		t.clients = append(t.clients, c)
-		ms = append(ms, c.Mutex(t.name))
+		ms = append(ms, t.f.share.mutex(c, t.name))
 	}
 	t.mutex = ms[0]
 	if len(ms) > 1 {

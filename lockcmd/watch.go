@@ -34,6 +34,7 @@ func (a *App) watchCommand() *Command {
 signal, --count, --until-free or --timeout ends it:
 
   held by ...           the lock has a holder, or another holder
+  held no more by ...   one of several readers or holders of permits has left
   free ...              the lock has no holder; it may have been unlocked, broken or
                         may have expired
   waits: ...            a client has joined the queue, if the service has one
@@ -46,7 +47,7 @@ between two requests is not seen. etcd and ZooKeeper notify watch of changes, wh
 then shown at once, up to ten times in an interval. In ZooKeeper each request writes to
 the lock's node.
 
-With -o json each line is an object with the event (held, free, waits, gone, unseen), the
+With -o json each line is an object with the event (held, left, free, waits, gone, unseen), the
 local time, the name, and the holder, the holder before or the waiter as "inspect"
 shows it.
 

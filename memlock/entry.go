@@ -213,6 +213,7 @@ func (e *entry) unlink(w *waiter) {
 
 // refuse removes the waiters that match from the queue. Their waits end with err.
 func (e *entry) refuse(err error, now time.Time, match func(*waiter) bool) {
+	refused := false
 	for w := e.first; w != nil; {
 		next := w.next
 		if match(w) {
@@ -220,10 +221,13 @@ func (e *entry) refuse(err error, now time.Time, match func(*waiter) bool) {
 			e.discount(w.grant.share)
 			w.err = err
 			close(w.turn)
+			refused = true
 		}
 		w = next
 	}
-	e.admit(now)
+	if refused {
+		e.admit(now)
+	}
 }
 
 // arm makes the timer fire no later than the end of the first holder's TTL. A timer that

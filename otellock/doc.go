@@ -13,7 +13,8 @@
 //	interlock.lock.lost              counter, {lease}     leases lost before or at Unlock
 //	interlock.lock.renewal.failures  counter, {renewal}   renewals that failed while the lease was still trusted
 //
-// All have the attribute interlock.backend, and the histograms interlock.outcome:
+// All have the attributes interlock.backend and interlock.mode (exclusive, read or permits),
+// and the histograms interlock.outcome:
 //
 //	wait  acquired, locked (TryLock), timeout, canceled, closed, invalid, error
 //	hold  released, lost, error (the backend did not acknowledge the Unlock)

@@ -12,6 +12,7 @@ import (
 
 const (
 	keyBackend = attribute.Key("interlock.backend")
+	keyMode    = attribute.Key("interlock.mode")
 	keyOutcome = attribute.Key("interlock.outcome")
 	keyName    = attribute.Key("interlock.lock.name")
 )
@@ -47,7 +48,7 @@ func newMetrics(p metric.MeterProvider, name func(string) string) (*metrics, err
 
 // attributes returns the attributes of a measurement.
 func (m *metrics) attributes(e lock.Event, outcome string) metric.MeasurementOption {
-	set := append(make([]attribute.KeyValue, 0, 3), keyBackend.String(valid(e.Backend)))
+	set := append(make([]attribute.KeyValue, 0, 4), keyBackend.String(valid(e.Backend)), keyMode.String(e.Share.Mode()))
 	if outcome != "" {
 		set = append(set, keyOutcome.String(outcome))
 	}

@@ -22,8 +22,8 @@ func TestOutcomes(t *testing.T) {
 		m := p.Mutex("k")
 		l := must(t, m)
 		p.want(t, map[string]int64{
-			"interlock.lock.held{backend=mem}": 1, "interlock.lock.lost{backend=mem}": 0, "interlock.lock.renewal.failures{backend=mem}": 0,
-			"interlock.lock.wait.duration{backend=mem outcome=acquired}": 1,
+			"interlock.lock.held{backend=mem mode=exclusive}": 1, "interlock.lock.lost{backend=mem mode=exclusive}": 0, "interlock.lock.renewal.failures{backend=mem mode=exclusive}": 0,
+			"interlock.lock.wait.duration{backend=mem mode=exclusive outcome=acquired}": 1,
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -37,7 +37,7 @@ func TestOutcomes(t *testing.T) {
 		wait := make(chan error)
 		go func() { _, err := m.Lock(t.Context()); wait <- err }()
 		synctest.Wait()
-		if n := p.metrics(t)["interlock.lock.waiting{backend=mem}"]; n != 1 {
+		if n := p.metrics(t)["interlock.lock.waiting{backend=mem mode=exclusive}"]; n != 1 {
 			t.Errorf("%d waiting, want 1", n)
 		}
 		_ = l.Unlock(canceled)
@@ -56,18 +56,32 @@ func TestOutcomes(t *testing.T) {
 		}
 		_, _ = m.Lock(t.Context())
 		p.want(t, map[string]int64{
-			"interlock.lock.held{backend=mem}": 0, "interlock.lock.waiting{backend=mem}": 0,
-			"interlock.lock.lost{backend=mem}": 1, "interlock.lock.renewal.failures{backend=mem}": 0,
-			"interlock.lock.wait.duration{backend=mem outcome=acquired}": 3,
-			"interlock.lock.wait.duration{backend=mem outcome=timeout}":  2,
-			"interlock.lock.wait.duration{backend=mem outcome=canceled}": 1,
-			"interlock.lock.wait.duration{backend=mem outcome=locked}":   1,
-			"interlock.lock.wait.duration{backend=mem outcome=invalid}":  1,
-			"interlock.lock.wait.duration{backend=mem outcome=closed}":   1,
-			"interlock.lock.hold.duration{backend=mem outcome=released}": 2,
-			"interlock.lock.hold.duration{backend=mem outcome=lost}":     1,
+			"interlock.lock.held{backend=mem mode=exclusive}": 0, "interlock.lock.waiting{backend=mem mode=exclusive}": 0,
+			"interlock.lock.lost{backend=mem mode=exclusive}": 1, "interlock.lock.renewal.failures{backend=mem mode=exclusive}": 0,
+			"interlock.lock.wait.duration{backend=mem mode=exclusive outcome=acquired}": 3,
+			"interlock.lock.wait.duration{backend=mem mode=exclusive outcome=timeout}":  2,
+			"interlock.lock.wait.duration{backend=mem mode=exclusive outcome=canceled}": 1,
+			"interlock.lock.wait.duration{backend=mem mode=exclusive outcome=locked}":   1,
+			"interlock.lock.wait.duration{backend=mem mode=exclusive outcome=invalid}":  1,
+			"interlock.lock.wait.duration{backend=mem mode=exclusive outcome=closed}":   1,
+			"interlock.lock.hold.duration{backend=mem mode=exclusive outcome=released}": 2,
+			"interlock.lock.hold.duration{backend=mem mode=exclusive outcome=lost}":     1,
 		})
 	})
+}
+
+// Readers, writers and permits have series of their own.
+func TestModes(t *testing.T) {
+	p := newProbe(t)
+	for _, m := range []lock.Mutex{p.RWMutex("a").RLocker(), p.RWMutex("b"), p.Semaphore("c", 2).Weighted(1)} {
+		must(t, m)
+	}
+	got := p.metrics(t)
+	for _, mode := range []string{"read", "exclusive", "permits"} {
+		if n := got["interlock.lock.held{backend=mem mode="+mode+"}"]; n != 1 {
+			t.Errorf("%d leases held of mode %s, want 1", n, mode)
+		}
+	}
 }
 
 func TestDurationsUnitsAndBuckets(t *testing.T) {
@@ -111,10 +125,10 @@ func TestNameAttribute(t *testing.T) {
 		}
 		got := p.metrics(t)
 		for series, want := range map[string]int64{
-			"interlock.lock.hold.duration{backend=mem lock.name=orders outcome=released}": 2,
-			"interlock.lock.wait.duration{backend=mem lock.name=orders outcome=acquired}": 2,
-			"interlock.lock.hold.duration{backend=mem outcome=released}":                  1,
-			"interlock.lock.held{backend=mem lock.name=orders}":                           0,
+			"interlock.lock.hold.duration{backend=mem lock.name=orders mode=exclusive outcome=released}": 2,
+			"interlock.lock.wait.duration{backend=mem lock.name=orders mode=exclusive outcome=acquired}": 2,
+			"interlock.lock.hold.duration{backend=mem mode=exclusive outcome=released}":                  1,
+			"interlock.lock.held{backend=mem lock.name=orders mode=exclusive}":                           0,
 		} {
 			if n, ok := got[series]; !ok || n != want {
 				t.Errorf("%s is %d, want %d, in %v", series, n, want, got)
@@ -170,14 +184,14 @@ func TestCountersReturnToZero(t *testing.T) {
 	}
 	wg.Wait()
 	got := p.metrics(t)
-	held, waiting := got["interlock.lock.held{backend=mem}"], got["interlock.lock.waiting{backend=mem}"]
-	acquired := got["interlock.lock.wait.duration{backend=mem outcome=acquired}"]
-	ended := got["interlock.lock.hold.duration{backend=mem outcome=released}"] + got["interlock.lock.hold.duration{backend=mem outcome=lost}"] +
-		got["interlock.lock.hold.duration{backend=mem outcome=error}"]
+	held, waiting := got["interlock.lock.held{backend=mem mode=exclusive}"], got["interlock.lock.waiting{backend=mem mode=exclusive}"]
+	acquired := got["interlock.lock.wait.duration{backend=mem mode=exclusive outcome=acquired}"]
+	ended := got["interlock.lock.hold.duration{backend=mem mode=exclusive outcome=released}"] + got["interlock.lock.hold.duration{backend=mem mode=exclusive outcome=lost}"] +
+		got["interlock.lock.hold.duration{backend=mem mode=exclusive outcome=error}"]
 	if held != 0 || waiting != 0 || acquired != ended {
 		t.Errorf("%d held, %d waiting, %d acquired, %d ended", held, waiting, acquired, ended)
 	}
-	if got["interlock.lock.lost{backend=mem}"] == 0 || got["interlock.lock.wait.duration{backend=mem outcome=timeout}"] == 0 {
+	if got["interlock.lock.lost{backend=mem mode=exclusive}"] == 0 || got["interlock.lock.wait.duration{backend=mem mode=exclusive outcome=timeout}"] == 0 {
 		t.Errorf("the test caused no loss or no timeout: %v", got)
 	}
 	spans := map[string]int64{}

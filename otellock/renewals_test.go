@@ -48,8 +48,8 @@ func TestFailedRenewals(t *testing.T) {
 		<-l.Done()
 		synctest.Wait()
 		got, s := p.metrics(t), p.span(t, "lock.hold")
-		failures := got["interlock.lock.renewal.failures{backend=mem}"]
-		if failures < 2 || got["interlock.lock.lost{backend=mem}"] != 1 || got["interlock.lock.held{backend=mem}"] != 0 {
+		failures := got["interlock.lock.renewal.failures{backend=mem mode=exclusive}"]
+		if failures < 2 || got["interlock.lock.lost{backend=mem mode=exclusive}"] != 1 || got["interlock.lock.held{backend=mem mode=exclusive}"] != 0 {
 			t.Errorf("metrics: %v", got)
 		}
 		if int64(len(s.Events)) != failures+1 || s.Events[0].Name != "lock.renewal.failed" {

@@ -33,7 +33,7 @@ func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 // endCall records the span of a call of Lock or TryLock that has ended now.
 func (t *traces) endCall(ctx context.Context, e lock.Event, outcome string, now time.Time) trace.Span {
 	_, s := t.tracer.Start(ctx, "lock.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now.Add(-e.Wait)),
-		trace.WithAttributes(keyBackend.String(valid(e.Backend)), keyName.String(valid(e.Name)), keyOutcome.String(outcome), keyWaited.Bool(e.Waited)))
+		trace.WithAttributes(keyBackend.String(valid(e.Backend)), keyMode.String(e.Share.Mode()), keyName.String(valid(e.Name)), keyOutcome.String(outcome), keyWaited.Bool(e.Waited)))
 	if e.Err != nil && outcome != outcomeLocked { // TryLock returns ErrLocked without a failure
 		s.SetStatus(codes.Error, valid(e.Err.Error()))
 	}
@@ -47,7 +47,7 @@ func (t *traces) beginLease(ctx context.Context, e lock.Event) {
 	acquisition := t.endCall(ctx, e, outcomeAcquired, now)
 	_, s := t.tracer.Start(ctx, "lock.hold", trace.WithTimestamp(now),
 		trace.WithLinks(trace.Link{SpanContext: acquisition.SpanContext()}),
-		trace.WithAttributes(keyBackend.String(valid(e.Backend)), keyName.String(valid(e.Name))))
+		trace.WithAttributes(keyBackend.String(valid(e.Backend)), keyMode.String(e.Share.Mode()), keyName.String(valid(e.Name))))
 	if !s.IsRecording() {
 		return
 	}

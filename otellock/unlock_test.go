@@ -55,7 +55,7 @@ func TestFailedUnlock(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := p.metrics(t)
-			if got["interlock.lock.hold.duration{backend=mem outcome="+outcome+"}"] != 1 || got["interlock.lock.lost{backend=mem}"] != tt.lost || got["interlock.lock.held{backend=mem}"] != 0 {
+			if got["interlock.lock.hold.duration{backend=mem mode=exclusive outcome="+outcome+"}"] != 1 || got["interlock.lock.lost{backend=mem mode=exclusive}"] != tt.lost || got["interlock.lock.held{backend=mem mode=exclusive}"] != 0 {
 				t.Errorf("%s: %v", outcome, got)
 			}
 		})

@@ -3,7 +3,7 @@ package main
 import "slices"
 
 // steps are the safety steps, with a text that occurs once in its file.
-var steps = slices.Concat(lockSteps, coreSteps, etcdSteps, zookeeperSteps, postgresSteps, mysqlSteps, breakSteps)
+var steps = slices.Concat(lockSteps, coreSteps, etcdSteps, zookeeperSteps, postgresSteps, mysqlSteps, breakSteps, shareSteps)
 
 var coreSteps = []Step{
 	{"a TLS server name has no control characters", "backend/tlsurl/tlsurl.go",
@@ -11,14 +11,14 @@ var coreSteps = []Step{
 		"return false }", "backend/tlsurl", "TestConfig"},
 	// no server
 	{"memory: only the holder's own grant renews and releases", "memlock/grant.go",
-		"e != nil && e.holder == g {",
+		"e != nil && slices.Contains(e.holders, g) {",
 		"e != nil {", "memlock", "TestExpiry|TestBreak|TestTry"},
 	{"memory: a token of its own for each hold", "memlock/entry.go",
 		"\te.sh.last++\n",
 		"", "memlock", "TestTry|TestQueue|TestExpiry"},
 	{"memory: a hold ends with its TTL", "memlock/entry.go",
-		"for e != nil && !now.Before(e.holder.until) {",
-		"for e != nil && false {", "memlock", "TestExpiry"},
+		"if now.Before(g.until) {",
+		"if true {", "memlock", "TestExpiry"},
 	{"memory: a renewal never shortens", "memlock/grant.go",
 		"shorten || g.promised.After(g.until)",
 		"shorten || true", "memlock", "TestRenewalNever"},

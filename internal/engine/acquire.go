@@ -84,15 +84,20 @@ func (a *attempt) acquire(ctx context.Context, wait bool) (*Lease, error) {
 // nest adds a lease to the grant of the same key that ctx has. It returns nil if the grant
 // has ended.
 func (a *attempt) nest(ctx context.Context, h *heldGrant) (*Lease, error) {
-	if !a.m.params.Reentrant {
-		return nil, fmt.Errorf("%w by this very context, which would wait for itself; WithReentry allows nesting", backend.ErrLocked)
-	}
 	l := newLease(ctx, h)
 	l.nested = true
-	added, err := h.add(l, a.m.params.Share)
-	if !added {
-		return nil, err
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	share := a.m.params.Share
+	switch {
+	case h.cause != nil:
+		return nil, nil
+	case !h.share.Includes(share):
+		return nil, fmt.Errorf("%w by this very context for %s, and would wait for itself for %s: unlock the lease that it has first", backend.ErrLocked, h.share, share)
+	case !a.m.params.Reentrant:
+		return nil, fmt.Errorf("%w by this very context, which would wait for itself; WithReentry allows nesting", backend.ErrLocked)
 	}
+	h.leases = append(h.leases, l)
 	return l, nil
 }
 

@@ -142,21 +142,6 @@ func (h *heldGrant) endAsLost(reason error) {
 	h.reportEnd(h.values(), Lost, err)
 }
 
-// add adds a lease of a share, unless the grant has ended. It returns an error if the grant
-// does not include that share.
-func (h *heldGrant) add(l *Lease, s backend.Share) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.cause != nil:
-		return false, nil
-	case !h.share.Includes(s):
-		return false, fmt.Errorf("%w by this very context for %s, which does not include %s and would wait for itself: unlock it first", backend.ErrLocked, h.share, s)
-	}
-	h.leases = append(h.leases, l)
-	return true, nil
-}
-
 // remove ends one lease, and the grant with its last lease: in one step, so that reentry
 // cannot add a lease in between. It returns why the grant had ended before, if it had, and
 // whether the lease was the last.

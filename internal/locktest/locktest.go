@@ -37,7 +37,7 @@ func WantErr(t *testing.T, what string, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
 		if !errors.Is(err, target) {
-			t.Fatalf("%s: got error %v, want one that matches %q", what, err, target)
+			t.Fatalf("%s: got error %v, want one that matches %v", what, err, target)
 		}
 	}
 }
