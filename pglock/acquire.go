@@ -87,7 +87,7 @@ func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retr
 	scan := func(row pgx.CollectableRow) (none struct{}, err error) {
 		var owner, metadata string
 		var left, token int64
-		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.ahead, &r.entered, nil)
+		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.ahead, &r.entered, nil, &a.shares)
 		r.holder = holder(owner, metadata, token, left)
 		return none, err
 	}
@@ -105,8 +105,14 @@ func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retr
 		case r.status != again:
 			return r, nil
 		}
-		calls = []call{do(b.sql.ensure, a.key), do(b.sql.end, a.key, a.req.Owner, "pass", "", "", false), acquire(true)}
+		calls = []call{do(b.sql.ensure, a.key), a.pass(), acquire(true)}
 	}
+}
+
+// pass returns the statement that passes on what has expired.
+func (a *attempt) pass() call {
+	calls := a.b.endCalls(ending{key: a.key, owner: a.req.Owner, kind: "pass", shares: a.shares})
+	return calls[len(calls)-1]
 }
 
 // grant returns the grant of a reply, or nil if the attempt must ask again.
@@ -238,6 +244,7 @@ func (a *attempt) acceptPush(p push) *grant {
 	a.b.mu.Lock()
 	until := a.line.clock.until(p)
 	a.b.mu.Unlock()
+	a.shares = a.shares || p.shares
 	shared, next := !a.req.Share.Exclusive(), a.req.TTL
 	if shared {
 		next = p.ttl // of the others that were granted

@@ -78,7 +78,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 
 // Break implements backend.Breaker.
 func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
-	broken, err := b.end(ctx, b.key(key), owner, "break", "", "", false, false)
+	broken, err := b.end(ctx, ending{key: b.key(key), owner: owner, kind: "break"})
 	switch {
 	case err == nil && broken != nil:
 		return broken, nil

@@ -19,12 +19,14 @@ type push struct {
 	ttl      time.Duration
 	received time.Time
 	proven   bool // by the secret of the attempt ahead
+	shares   bool // the lock was used with shares
 }
 
 // receive handles a notification to this process. It never blocks, and is not called
 // concurrently. Notifications are
 //
 //	g owner token expiry ttl name secret   granted, with the provisional TTL
+//	G ...                                  the same, of a lock that was used with shares
 //	s time name secret [owner token expiry]...   shares granted, with provisional TTLs; the secret may be "-"
 //	h owner time left                      first in the queue; what remains of the lease at that time
 //	l owner                                lost: broken by another client
@@ -40,7 +42,7 @@ func (b *Backend) receive(payload string) {
 	}
 	if f[0] == "s" { // as a g for each
 		for i := 4; i+2 < len(f); i += 3 {
-			b.handle([]string{"g", f[i], f[i+1], f[i+2], fmt.Sprint(number(f[i+2]) - number(f[1])), f[2], f[3]}, received)
+			b.handle([]string{"G", f[i], f[i+1], f[i+2], fmt.Sprint(number(f[i+2]) - number(f[1])), f[2], f[3]}, received)
 		}
 		return
 	}
@@ -53,6 +55,10 @@ func (b *Backend) handle(f []string, received time.Time) {
 	if a != nil {
 		state = a.state
 	}
+	shares := f[0] == "G"
+	if shares {
+		f[0] = "g"
+	}
 	waits := state == waiting || state == revoked
 	if waits && f[0] == "l" {
 		a.state = revoked // Acquire may have the next grant by then
@@ -63,7 +69,7 @@ func (b *Backend) handle(f []string, received time.Time) {
 	case f[0] == "g" && len(f) >= 6 && state == settled:
 		b.releaseUnclaimed(f[1], f[5])
 	case f[0] == "g" && len(f) >= 6 && waits:
-		a.push(push{token: uint64(number(f[2])), expires: number(f[3]), ttl: micros64(number(f[4])), received: received}, f[6:])
+		a.push(push{token: uint64(number(f[2])), expires: number(f[3]), ttl: micros64(number(f[4])), received: received, shares: shares}, f[6:])
 	case f[0] == "h" && len(f) == 4 && waits:
 		a.leaseChanged(number(f[2]), micros64(number(f[3])))
 	case f[0] == "l" && state == holding:
@@ -147,6 +153,6 @@ func (b *Backend) releaseUnclaimed(owner, name string) {
 		defer func() { <-b.hints }()
 		ctx, cancel := context.WithTimeout(b.ctx, provisionalTTL)
 		defer cancel()
-		_, _ = b.release(ctx, key, owner, false)
+		_, _ = b.release(ctx, key, owner, false, false)
 	}()
 }

@@ -23,13 +23,14 @@ func (a *attempt) askShare(ctx context.Context, queue bool, retryFor time.Durati
 		found, r.holder, r.slots, r.next = true, holder(owner, metadata, token, left), slotsOf(slots), micros64(next)
 		return none, err
 	}
+	a.shares = true
 	ask := func(passed bool) call {
 		return do(b.sql.share, a.key, a.req.Owner, a.processAndHash(), escape(a.req.Metadata), micro(a.req.TTL), queue, int64(share.Weight), int64(share.Capacity), passed)
 	}
 	all := [][]call{
 		{do(b.sql.peek, a.key, a.req.Owner)},
 		{do(b.sql.ensure, a.key), ask(false)},
-		{do(b.sql.ensure, a.key), do(b.sql.end, a.key, a.req.Owner, "pass", "", "", false), ask(true)},
+		{do(b.sql.ensure, a.key), a.pass(), ask(true)},
 	}
 	step := 1
 	if a.peek {

@@ -41,7 +41,7 @@ var fragments = strings.NewReplacer(
 	"{shared}", "-4611686018427387904",
 	"{tombstone place}", "-1 - (hashtextextended($2, 0) & 4611686018427387903)",
 	// Of the holder h of the lock l, and of the first one. See holderOf.
-	"{share}", "concat_ws(' ', h.waiter, h.token, {micros h.expires - {now}}, {micros {now} - h.granted}, h.weight, l.capacity, coalesce(array_to_string(h.slots, ','), ''), coalesce(h.metadata, ''))",
+	"{share}", "concat_ws(' ', h.waiter, h.token, {micros h.expires - {now}}, {micros {now} - h.granted}, h.weight, coalesce(l.capacity, 0), coalesce(array_to_string(h.slots, ','), ''), coalesce(h.metadata, ''))",
 	"{holder}", `CASE WHEN l.weight = 0 THEN l.owner ELSE coalesce((SELECT {share} FROM {table} h WHERE h.name = l.name AND h.place < {shared}
 		ORDER BY h.place LIMIT 1), '') END AS holder`,
 	// Whether a waiter fits beside those that hold.
@@ -52,6 +52,7 @@ var fragments = strings.NewReplacer(
 	"{first token}", "greatest({us}, (SELECT max(token) + 1 FROM {table} WHERE place = 0 AND name IN ('', $1)))",
 	// Plans of the statements after this one were made for a small table.
 	"{use indexes}", "set_config('enable_seqscan', 'off', true)",
+	"{dead}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
 	"{doomed}", "(left(process, 16) IN (SELECT process FROM doomed) OR EXISTS (SELECT FROM doomed WHERE process = '*'))",
 	// To a waiter: owner, time of the server, remaining lease.
 	"{notify second}", `pg_notify('{channel}' || left(second.process, 16), concat_ws(' ', 'h', second.waiter, {us}, {micros changed.expires - {now}}))`,
@@ -72,7 +73,7 @@ type statements struct {
 	schema, columns, probe, lock, ensure, acquire, end, leave string
 	renew, renewMany, inspect, guard, turn, sweep             string
 	// of shares
-	share, peek, renewShare, renewShares, keepShare, downgrade string
+	endAny, share, peek, renewShare, renewShares, keepShare, downgrade string
 }
 
 func newStatements(table string) (statements, error) {
@@ -91,7 +92,7 @@ func newStatements(table string) (statements, error) {
 		table: quoted, schema: load("schema"), columns: load("columns"), probe: load("probe"), lock: load("lock"), ensure: load("ensure"),
 		acquire: load("acquire"), end: load("end"), leave: load("leave"), renew: load("renew"), renewMany: load("renew_many"),
 		inspect: load("inspect"), guard: load("guard"), turn: load("turn"), sweep: load("sweep"),
-		share: load("share"), peek: load("peek"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
+		endAny: load("end_any"), share: load("share"), peek: load("peek"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
 		keepShare: load("keep_share"), downgrade: load("downgrade"),
 	}, nil
 }

@@ -2,7 +2,7 @@
 SELECT name, token, CASE WHEN weight = 0 THEN coalesce(owner, '') ELSE '' END, coalesce(metadata, ''), coalesce({micros expires - {now}}, 0),
 	coalesce({micros {now} - granted}, 0), ARRAY(SELECT {share} FROM {table} h
 		WHERE l.weight > 0 AND h.name = l.name AND h.place < {shared} AND h.expires > {now} ORDER BY h.place),
-	ARRAY(SELECT concat_ws(' ', waiter, greatest({micros {now} - w.granted}, 0), weight, l.capacity, w.metadata)
+	ARRAY(SELECT concat_ws(' ', waiter, greatest({micros {now} - w.granted}, 0), weight, coalesce(l.capacity, 0), coalesce(w.metadata, ''))
 		FROM {table} w WHERE w.name = l.name AND w.place > l.served ORDER BY w.place)
 FROM {table} l
 WHERE name >= $1 AND name <= $2 AND place = 0 AND ($1 = $2 OR owner IS NOT NULL AND CASE WHEN weight = 0 THEN expires > {now}

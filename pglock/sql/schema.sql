@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS {table} (
 	token bigint,                        -- of the shared holder; of the lock: of its last grant
 	unclaimed int NOT NULL DEFAULT 0,    -- how many grants in a row were handed over and then not renewed
 	-- The rest is of locks.
-	capacity int NOT NULL DEFAULT 0,     -- of all shared holders and waiters, or of the last ones; 0: readers
+	capacity int,                        -- of all shared holders and waiters, or of the last ones; 0: readers; null: none ever
 	served bigint NOT NULL DEFAULT 0,    -- place of the last waiter that was served; no waiter has one below
 	last bigint NOT NULL DEFAULT 0,      -- place of the last waiter that came
 	tail text,                           -- hash of its secret, and of the secret of the attempt ahead of it

@@ -54,6 +54,6 @@ WITH l AS (
 )
 SELECT CASE v WHEN 3 THEN 1 WHEN 4 THEN 0 ELSE v END, {us}, coalesce({micros coalesce(g.expires, l.expires) - {now}}, 0), coalesce(g.token, l.token),
 	coalesce(g.waiter, l.holder, ''), coalesce(l.metadata, ''), coalesce(CASE v WHEN 4 THEN right(changed.tail, 32) END, ''),
-	EXISTS (SELECT FROM entered), coalesce(array_to_string(g.slots, ','), ''), l.capacity,
+	EXISTS (SELECT FROM entered), coalesce(array_to_string(g.slots, ','), ''), coalesce(l.capacity, 0),
 	coalesce({micros coalesce(changed.expires, l.expires) - {now}}, 0), {commit v = 4 AND NOT $9}
 FROM verdict CROSS JOIN (SELECT *, {holder} FROM l) l LEFT JOIN changed ON true LEFT JOIN (SELECT * FROM granted UNION ALL SELECT * FROM extended) g ON true
