@@ -8,13 +8,14 @@ WITH l AS (
 		WHEN weight > 0 THEN $3 <> 'pass' OR expires <= {now}
 		WHEN $3 = 'pass' THEN expires <= {now} AND served < last
 		ELSE $3 <> 'admit' AND expires > {now} AND (owner = $2 OR $2 = '') AND ($4 = '' OR left(process, 16) = $4) END
-), mine AS ( -- Of shared holders; the condition on l comes first, so it costs an exclusive grant nothing.
-	DELETE FROM {table} h USING l WHERE l.weight > 0 AND $3 IN ('release', 'break') AND h.waiter = $2 AND h.name = $1
+), mine AS ( -- Of shared holders; with an exclusive one, or if none may have expired, no row is read.
+	DELETE FROM {table} h WHERE h.waiter = (SELECT $2 FROM l WHERE weight > 0 AND $3 IN ('release', 'break')) AND h.name = $1
 		AND h.place < {shared} AND ($4 = '' OR left(h.process, 16) = $4)
 	RETURNING h.*
 ), others AS (
-	DELETE FROM {table} h USING l WHERE l.weight > 0 AND (l.stale OR $3 = 'break' AND $2 = '') AND h.name = $1
-		AND h.place < {shared} AND (h.expires <= {now} OR $3 = 'break' AND $2 = '') AND (h.waiter <> $2 OR $3 = 'pass')
+	DELETE FROM {table} h WHERE h.name = $1
+		AND h.place < (SELECT {shared}::bigint FROM l WHERE weight > 0 AND (stale OR $3 = 'break' AND $2 = ''))
+		AND (h.expires <= {now} OR $3 = 'break' AND $2 = '') AND (h.waiter <> $2 OR $3 = 'pass')
 	RETURNING h.*
 ), gone AS (
 	SELECT * FROM mine UNION ALL SELECT * FROM others
