@@ -61,6 +61,7 @@ type history struct {
 type grant struct {
 	workload.Op
 	trusted int64 // up to when its holder acts
+	lowered int64 // since when it acts as a reader, zero: never
 	end     *workload.Op
 }
 
@@ -71,7 +72,7 @@ func (h *history) describe(g *grant) string {
 	if g.end != nil {
 		end = fmt.Sprintf("%s at %s %s", g.end.Kind, h.at(g.end.Call), g.end.Err)
 	}
-	return fmt.Sprintf("worker %d, token %d, asked at %s, granted at %s, trusted until %s, %s", g.Worker, g.Token, h.at(g.Call), h.at(g.Ret), h.at(g.trusted), end)
+	return fmt.Sprintf("worker %d, share %v, token %d, asked at %s, granted at %s, trusted until %s, %s", g.Worker, g.Share, g.Token, h.at(g.Call), h.at(g.Ret), h.at(g.trusted), end)
 }
 
 // check returns all violations.
@@ -93,6 +94,9 @@ func (h *history) check(timeout time.Duration) (found []Violation) {
 			h.checkOrder(grants, report)
 		}
 		h.checkOps(ops, report)
+		if slices.ContainsFunc(ops, func(op workload.Op) bool { return !op.Share.Exclusive() }) {
+			continue // the model is that of a mutex
+		}
 		if err := h.replay(ops).Check(timeout); err != nil {
 			v := Violation{Rule: Model, Text: fmt.Sprintf("key %s: %v", h.keys[key], err)}
 			if errors.Is(err, conformance.ErrUndecided) {
@@ -115,27 +119,16 @@ func grantsOf(ops []workload.Op) []*grant {
 		}
 	}
 	for _, op := range ops {
-		if op.Kind == workload.Released || op.Kind == workload.Lost {
-			if g := byHold[op.Hold]; g != nil {
-				g.trusted, g.end = op.Call, &op
-			}
+		g := byHold[op.Hold]
+		switch {
+		case g == nil:
+		case op.Kind == workload.Released || op.Kind == workload.Lost:
+			g.trusted, g.end = op.Call, &op
+		case op.Kind == workload.Downgraded:
+			g.lowered = op.Call
 		}
 	}
 	return slices.SortedFunc(maps.Values(byHold), func(a, b *grant) int { return cmp.Compare(a.Ret, b.Ret) })
-}
-
-// checkExclusion compares the times between the receipt of a grant and the end of
-// trust in it.
-func (h *history) checkExclusion(grants []*grant, report func(Rule, string, ...any)) {
-	var last *grant // of those so far, the one that is trusted for longest
-	for _, g := range grants {
-		if last != nil && g.Ret < last.trusted && g.Ret < g.trusted {
-			report(Exclusion, "two holders for %v:\n\t%s\n\t%s", time.Duration(min(last.trusted, g.trusted)-g.Ret), h.describe(last), h.describe(g))
-		}
-		if last == nil || g.trusted > last.trusted {
-			last = g
-		}
-	}
 }
 
 // checkTokens compares each token with those of grants received before it was asked

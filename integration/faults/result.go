@@ -21,6 +21,7 @@ type Result struct {
 	Length         time.Duration
 
 	Acquisitions int
+	Shared       int           // those of them that were not exclusive
 	Refused      int64         // Lock and TryLock without a grant
 	Lost         int           // holds that were lost, or whose release was not acknowledged
 	Early        int           // those of them whose trust was not over: the service, or the driver, gave them up
@@ -52,6 +53,9 @@ func (res *Result) sum(h *history, end int64) {
 		switch op.Kind {
 		case workload.Acquired:
 			res.Acquisitions++
+			if !op.Share.Exclusive() {
+				res.Shared++
+			}
 			granted = append(granted, op.Ret)
 		case workload.Lost:
 			res.Lost++
@@ -74,8 +78,8 @@ func (res *Result) sum(h *history, end int64) {
 }
 
 func (res *Result) String() string {
-	return fmt.Sprintf("%s, %s, seed %d: %d acquisitions, %d refused, %d lost (%d early), %d stale writes, away for %v, free after %v, %d violations",
-		res.Service, res.Fault, res.Seed, res.Acquisitions, res.Refused, res.Lost, res.Early, res.Stale,
+	return fmt.Sprintf("%s, %s, seed %d: %d acquisitions (%d shared), %d refused, %d lost (%d early), %d stale writes, away for %v, free after %v, %d violations",
+		res.Service, res.Fault, res.Seed, res.Acquisitions, res.Shared, res.Refused, res.Lost, res.Early, res.Stale,
 		res.Away.Round(time.Millisecond), res.Left.Round(time.Millisecond), len(res.Violations))
 }
 

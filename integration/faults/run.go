@@ -22,6 +22,8 @@ const (
 	sessions = 4
 	slowKeys = 3
 	fastKeys = 12
+
+	sharedKeys = 4
 )
 
 // run is one run under way.
@@ -69,6 +71,9 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	}
 	for i := range fastKeys {
 		r.keys = append(r.keys, fmt.Sprintf("fast-%d", i))
+	}
+	for i := range sharedKeys { // those of readers and those of permits by turns
+		r.keys = append(r.keys, fmt.Sprintf("shared-%d", i))
 	}
 	r.keys = append(r.keys, "leader")
 	res := &Result{Service: s.Name, Fault: f.Name, Seed: seed, Length: length, known: f.Known}
@@ -184,7 +189,7 @@ func (r *run) open(t testing.TB, f Fault) error {
 // config returns the configuration of the next client.
 func (r *run) config(fast, holders, patients int) workload.Config {
 	cfg := workload.Config{
-		URL: r.service.Direct, TTL: r.ttl, Keys: r.keys, Slow: slowKeys, Seed: r.seed, First: r.workers,
+		URL: r.service.Direct, TTL: r.ttl, Keys: r.keys, Slow: slowKeys, Shared: sharedKeys, Seed: r.seed, First: r.workers,
 		Fast: fast, Holders: holders, Patients: patients, Leaders: 1,
 	}
 	if share := r.service.share(); share > 1 {

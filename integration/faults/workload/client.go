@@ -18,8 +18,11 @@ type Config struct {
 	TTL  time.Duration `json:"ttl"`
 	Keys []string      `json:"keys"`
 	// Slow is how many of the first keys are held for a long time.
-	Slow int    `json:"slow"`
-	Seed uint64 `json:"seed"`
+	Slow int `json:"slow"`
+	// Shared is how many of the keys before the last are locked by readers or for permits, if
+	// the backend grants shares.
+	Shared int    `json:"shared"`
+	Seed   uint64 `json:"seed"`
 	// First is the number of the first worker.
 	First int `json:"first"`
 	// Fast workers have many short leases, Holders long ones. Patients wait without

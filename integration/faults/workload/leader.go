@@ -37,7 +37,7 @@ type candidate struct {
 
 // Lock implements lock.Mutex.
 func (c *candidate) Lock(ctx context.Context) (*lock.Lease, error) {
-	h, err := c.w.acquire(ctx, len(c.w.Keys)-1, "lock", c.Mutex.Lock)
+	h, err := c.w.acquire(ctx, len(c.w.Keys)-1, lock.Share{}, "lock", c.Mutex.Lock)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestLossEndsTrust(t *testing.T) {
 	ops := make(chan Op, 10)
 	w := &worker{Client: New(Config{Keys: []string{"a"}, TTL: time.Minute, Fast: 1}, c, &Fence{}, func(op Op) { ops <- op })}
 	w.inside, w.granted = &w.Client.inside[0], &w.Client.granted[0]
-	h, err := w.acquire(t.Context(), 0, "lock", c.Mutex("a").Lock)
+	h, err := w.acquire(t.Context(), 0, lock.Share{}, "lock", c.Mutex("a").Lock)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,11 @@
 // stopped, killed, and built with a wrong clock; see [Main].
 package workload
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/interlock-go/lock"
+)
 
 // Kind is the kind of an Op.
 type Kind string
@@ -20,23 +24,27 @@ const (
 	Released Kind = "released"
 	Lost     Kind = "lost"  // a hold whose end is not known; Call is the end of its holder's trust, Ret when it was noticed
 	Trusted  Kind = "until" // a hold was renewed
-	Wrote    Kind = "wrote"
+	// Downgraded is recorded before the request: from Call on the holder acts as a reader.
+	Downgraded Kind = "downgraded"
+	Wrote      Kind = "wrote"
 )
 
 // Op is one operation of a client, or one event. Times are those of [Monotonic], which are
 // comparable between processes.
 type Op struct {
-	Kind   Kind   `json:"k"`
-	Key    int    `json:"n"`
-	Worker int    `json:"w"`
-	Hold   int    `json:"h,omitempty"` // which grant, unique in a run
-	Call   int64  `json:"c"`
-	Ret    int64  `json:"r,omitempty"`
-	Token  uint64 `json:"t,omitempty"`
-	Until  int64  `json:"u,omitempty"` // a hold is trusted until then, zero: as long as the process lives
-	Waited int64  `json:"q,omitempty"` // when it was notified that it waits, zero: never
-	Try    bool   `json:"y,omitempty"`
-	OK     bool   `json:"ok,omitempty"` // a write was accepted
+	Kind   Kind       `json:"k"`
+	Key    int        `json:"n"`
+	Worker int        `json:"w"`
+	Hold   int        `json:"h,omitempty"` // which grant, unique in a run
+	Call   int64      `json:"c"`
+	Ret    int64      `json:"r,omitempty"`
+	Token  uint64     `json:"t,omitempty"`
+	Share  lock.Share `json:"m,omitzero"` // what was asked for
+	Slots  []int      `json:"l,omitempty"`
+	Until  int64      `json:"u,omitempty"` // a hold is trusted until then, zero: as long as the process lives
+	Waited int64      `json:"q,omitempty"` // when it was notified that it waits, zero: never
+	Try    bool       `json:"y,omitempty"`
+	OK     bool       `json:"ok,omitempty"` // a write was accepted
 	// Sure is set on a write within its holder's trust from call to return.
 	Sure bool `json:"s,omitempty"`
 	// Early is set on a loss that came before the end of trust.

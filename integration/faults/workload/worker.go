@@ -56,8 +56,11 @@ func (w *worker) fast(ctx context.Context) {
 		return
 	}
 	h.write()
-	if w.r.IntN(20) == 0 {
+	switch w.r.IntN(20) {
+	case 0:
 		h.extend(ctx)
+	case 1, 2, 3:
+		h.downgrade(ctx)
 	}
 	h.end()
 }
@@ -109,12 +112,14 @@ type hold struct {
 	l     *lock.Lease
 	op    Op // the grant
 	until int64
+	// lowered: it may be that of a reader.
+	lowered bool
 	*events
 }
 
 // take waits for at most bound; zero: without a bound.
 func (w *worker) take(ctx context.Context, key int, try bool, bound time.Duration, opts ...lock.MutexOption) *hold {
-	m := w.lock.Mutex(w.Keys[key], opts...)
+	m, share := w.mutex(key, opts...)
 	take, what := m.Lock, "lock"
 	if try {
 		take, what = m.TryLock, "try"
@@ -124,7 +129,7 @@ func (w *worker) take(ctx context.Context, key int, try bool, bound time.Duratio
 		bctx, cancel = context.WithTimeout(ctx, bound)
 	}
 	defer cancel()
-	h, err := w.acquire(bctx, key, what, take)
+	h, err := w.acquire(bctx, key, share, what, take)
 	if err == nil {
 		return h
 	}
@@ -136,8 +141,8 @@ func (w *worker) take(ctx context.Context, key int, try bool, bound time.Duratio
 }
 
 // acquire records the result of one call of Lock or TryLock.
-func (w *worker) acquire(ctx context.Context, key int, what string, take func(context.Context) (*lock.Lease, error)) (*hold, error) {
-	op := Op{Kind: Acquired, Key: key, Worker: w.id, Try: what == "try"}
+func (w *worker) acquire(ctx context.Context, key int, share lock.Share, what string, take func(context.Context) (*lock.Lease, error)) (*hold, error) {
+	op := Op{Kind: Acquired, Key: key, Share: share, Worker: w.id, Try: what == "try"}
 	number := w.id*MaxHolds + w.holds + 1 // the number of this attempt's hold if it is granted
 	e := &events{ending: func(at int64) { w.record(Op{Kind: Ending, Key: key, Worker: w.id, Hold: number, Call: at}) }}
 	w.Before(what)
@@ -159,6 +164,7 @@ func (w *worker) acquire(ctx context.Context, key int, what string, take func(co
 	w.holds++
 	op.Hold = number
 	op.Token, _ = l.Token()
+	op.Slots = l.Slots()
 	op.Until = Monotonic(l.Expires())
 	w.record(op)
 	return &hold{w: w, l: l, op: op, until: op.Until, events: e}, nil
@@ -182,6 +188,9 @@ func (h *hold) write() { h.writeUnder(h.l) }
 
 // writeUnder writes as a client that learns of the end of its lease from ctx.
 func (h *hold) writeUnder(of interface{ Err() error }) {
+	if h.lowered || !h.op.Share.Exclusive() {
+		return // several holders may act at the same time
+	}
 	op := Op{Kind: Wrote, Key: h.op.Key, Worker: h.w.id, Hold: h.op.Hold, Token: h.op.Token}
 	held := of.Err() == nil
 	op.Call = now()
