@@ -15,5 +15,5 @@ WITH l AS (
 )
 SELECT CASE
 	WHEN EXISTS (SELECT FROM reader) OR EXISTS (SELECT FROM {table} WHERE waiter = $2 AND name = $1 AND place < {shared} AND expires > {now}) THEN 1
-	WHEN owner = $2 AND expires > {now} THEN -2 ELSE 0 END, capacity, weight > 0 AND unclaimed > 0, {commit false}
+	WHEN owner = $2 AND expires > {now} THEN -2 ELSE 0 END, coalesce(capacity, 0), weight > 0 AND unclaimed > 0, {commit false}
 FROM l
