@@ -7,6 +7,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/buildinfo"
 	"github.com/interlock-go/lock/internal/engine"
+	"github.com/interlock-go/lock/internal/eventlog"
 	"github.com/interlock-go/lock/internal/lazy"
 )
 
@@ -15,11 +16,11 @@ import (
 type Client struct {
 	name    string // of the driver
 	cfg     clientConfig
+	log     eventlog.Log
 	seq     uint64             // numbers the clients of this process
 	opened  *core              // nil if opening is set
 	opening *lazy.Opener[core] // WithLazyOpen, and the service did not answer at once
 
-	warned    atomic.Int64 // when warn last logged at level Warn, in Unix nanoseconds
 	closing   atomic.Bool
 	closeDone chan struct{} // closed when the first Close has returned
 	closeErr  error         // its result

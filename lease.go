@@ -2,9 +2,7 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -193,21 +191,9 @@ func (s *singleLease) unlock(ctx context.Context) error {
 // refers to may refer to l.
 func (c *Client) watch(l *Lease, held *engine.Lease) {
 	if c.cfg.place {
-		held.Place = callerPlace()
+		held.Place = engine.CallerPlace("github.com/interlock-go/lock.")
 	}
 	if c.reports() || c.cfg.releaseForgotten {
 		runtime.AddCleanup(l, func(held *engine.Lease) { held.Forgotten(c.cfg.releaseForgotten) }, held)
-	}
-}
-
-// callerPlace returns the file and line of the first caller outside of this package.
-func callerPlace() string {
-	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		frame, more := frames.Next()
-		if !strings.HasPrefix(frame.Function, "github.com/interlock-go/lock.") || !more {
-			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
-		}
 	}
 }

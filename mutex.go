@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -77,16 +78,11 @@ func (m *mutex) check(caps backend.Capabilities, cfg *mutexConfig) error {
 
 // checkName returns why the name or the share of m can never be locked on a backend.
 func (m *mutex) checkName(caps backend.Capabilities) error {
-	if err := validName(m.name, caps); err != nil {
-		return err
+	err := cmp.Or(validName(m.name, caps), m.share.Validate())
+	if err == nil && caps.Scope != 0 { // else the backend is not open yet
+		err = caps.CheckShare(m.share)
 	}
-	if err := m.share.Validate(); err != nil {
-		return err
-	}
-	if caps.Scope == 0 { // the backend is not open yet
-		return nil
-	}
-	return caps.CheckShare(m.share)
+	return err
 }
 
 // bind returns what m uses of core. The options of the client are valid.

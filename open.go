@@ -1,10 +1,10 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -84,6 +84,7 @@ func newClient(opts []Option) *Client {
 	for _, o := range opts {
 		o.applyClient(&c.cfg)
 	}
+	c.log.Logger, c.log.Default = c.cfg.log, !c.cfg.logGiven
 	return c
 }
 
@@ -100,11 +101,11 @@ func (c *Client) openOver(ctx context.Context, b backend.Backend) (_ *Client, er
 func (c *Client) newCore(b backend.Backend) (*core, error) {
 	r := &core{backend: b, caps: b.Capabilities()}
 	if c.opening == nil {
-		c.name = r.caps.Name
+		c.setName(r.caps.Name)
 	}
 	tasks := task.New()
 	r.backend = renewal.Wrap(b, r.caps.Name, tasks)
-	cleaner := &cleanup.Cleaner{Tasks: tasks, Backend: r.backend, Caps: r.caps, Failed: c.warn}
+	cleaner := &cleanup.Cleaner{Tasks: tasks, Backend: r.backend, Caps: r.caps, Failed: c.log.Failed}
 	if c.cfg.handOff {
 		h, err := handoff.New(r.backend, r.caps, cleaner)
 		if err != nil {
@@ -128,15 +129,18 @@ func (c *Client) newCore(b backend.Backend) (*core, error) {
 	if c.reports() {
 		cfg.Report = c.report
 	}
-	if c.logger(slog.LevelWarn) != nil {
-		cfg.Outage = c.outage
+	if c.log.Warns() {
+		cfg.Outage = c.log.Outage
 	}
 	r.engine = engine.New(cfg)
 	if s, ok := backend.As[backend.StatusReporter](b); ok {
-		s.ReportStatus(c.status)
+		s.ReportStatus(c.log.Status)
 	}
 	return r, nil
 }
+
+// setName sets the name of the driver.
+func (c *Client) setName(name string) { c.name, c.log.Backend = name, name }
 
 // driverNames are the names of drivers that differ from the scheme of the URL.
 var driverNames = map[string]string{
@@ -160,9 +164,7 @@ func (c *Client) openLazily(ctx context.Context, u *backend.URL, url string) (*C
 	if !retry.Transient(err) {
 		return nil, &Error{Op: "open", Backend: u.Scheme, Err: err}
 	}
-	if c.name = driverNames[u.Scheme]; c.name == "" {
-		c.name = u.Scheme
-	}
+	c.setName(cmp.Or(driverNames[u.Scheme], u.Scheme))
 	if err := c.cfg.mutex.validate(backend.Capabilities{Name: c.name}); err != nil {
 		return nil, c.wrap("open", "", err)
 	}
@@ -184,21 +186,9 @@ func (c *Client) openLazily(ctx context.Context, u *backend.URL, url string) (*C
 			return nil, wrapped.Err
 		}
 		return r, nil
-	}, c.openStatus, func(r *core) { _ = r.engine.Close(context.Background()) })
+	}, c.log.Opening, func(r *core) { _ = r.engine.Close(context.Background()) })
 	close(started)
 	return c, nil
-}
-
-// openStatus logs that the backend could not be opened at once, or that it is open now.
-func (c *Client) openStatus(err error) {
-	log := c.logger(slog.LevelWarn)
-	switch {
-	case log == nil:
-	case err != nil:
-		log.Warn("lock: the backend is not open yet, will try again", "backend", c.name, "err", err)
-	default:
-		log.Warn("lock: the backend is open", "backend", c.name)
-	}
 }
 
 // stopTimeout bounds how long Close waits for an attempt to open the backend.

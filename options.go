@@ -32,7 +32,7 @@ type clientConfig struct {
 	mutex     mutexConfig
 	require   []backend.Requirement
 	log       *slog.Logger // that of WithLogger
-	logGiven  bool         // WithLogger was given; else warnings go to slog.Default()
+	logGiven  bool         // WithLogger was given
 	observers []*Observer
 	handOff   bool
 	lazy      bool

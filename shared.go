@@ -24,8 +24,7 @@ type Share = backend.Share
 // the greatest that it has seen, and a read with one below that of the last writer (package
 // fence).
 //
-// An RWMutex has no state, as a Mutex. It locks for writing where a Mutex is expected; RLocker
-// locks for reading.
+// An RWMutex has no state, as a Mutex. It locks for writing where a Mutex is expected.
 type RWMutex struct {
 	*mutex
 	reader *mutex

@@ -6,8 +6,8 @@ const shares = "/./shared/"
 // shareSteps are the steps that keep the shares of a key apart.
 var shareSteps = []Step{
 	{"a share that the backend does not declare is refused", "mutex.go",
-		"return caps.CheckShare(m.share)",
-		"return nil", ".", "TestSharesUnsupported"},
+		"err = caps.CheckShare(m.share)",
+		"_ = caps.CheckShare(m.share)", ".", "TestSharesUnsupported"},
 	{"a share that includes another one is held before a lease is nested", "internal/engine/acquire.go",
 		"case !h.share.Includes(share):",
 		"case false:", ".", "TestNestedShares|TestSharesOfOneContext"},

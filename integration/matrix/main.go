@@ -96,6 +96,8 @@ func capabilities(all []*conformance.Report) string {
 		{"wake-up", func(r *conformance.Report) any { return r.Capabilities.Wake }},
 		{"fencing survives", func(r *conformance.Report) any { return r.Capabilities.Fencing }},
 		{"a break is pushed", func(r *conformance.Report) any { return r.Capabilities.PushesLoss }},
+		{"read locks", func(r *conformance.Report) any { return r.Capabilities.Shared }},
+		{"permits", func(r *conformance.Report) any { return r.Capabilities.Permits }},
 		{"least TTL", func(r *conformance.Report) any { return r.Capabilities.MinTTL }},
 		{"commands per contended cycle", func(r *conformance.Report) any { return bound(r.Budget.HandOffCommands) }},
 		{"commands of an idle holder per TTL", func(r *conformance.Report) any { return bound(r.Budget.IdleHolderCommands) }},

@@ -1,6 +1,11 @@
 package engine
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+)
 
 // Waited notes that something waits for the end of the lease.
 func (l *Lease) Waited() { l.waited.Store(true) }
@@ -29,4 +34,17 @@ func (l *Lease) Forgotten(release bool) {
 			_ = l.Release(context.Background()) // Released reports its error
 		}
 	}()
+}
+
+// CallerPlace returns the file and line of the first caller whose function does not begin with
+// prefix.
+func CallerPlace(prefix string) string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, prefix) || !more {
+			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
+		}
+	}
 }
