@@ -21,7 +21,7 @@ func TestShares(t *testing.T) {
 		"readers renew alone": readersRenewAlone, "guard of a reader": guardOfReader, "late share": lateShare,
 		"dead readers": deadReaders, "unclaimed permits": unclaimedPermits, "cancelled large request": cancelledLargeRequest,
 		"downgrade in doubt": downgradeInDoubt, "downgrade and permits": downgradeAndPermits, "slots at a hand-over": slotsAtHandOver,
-		"kept reader": keptReader, "break of readers": breakOfReaders, "first reader of a lock": firstReader, "many readers": manyReaders,
+		"kept reader": keptReader, "break of readers": breakOfReaders, "expired share": expiredShare, "prefix of permits": prefixOfPermits, "first reader of a lock": firstReader, "many readers": manyReaders,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f(&stage{t, s, admin, b, strings.ReplaceAll(name, " ", "-")})
@@ -327,6 +327,56 @@ func keptReader(s *stage) {
 	}
 	s.lost("Release of a reader that expired", g.Release(s.Context()))
 	must(s, w.Release(s.Context()))
+}
+
+// expiredShare: a share that expires is free in its time, beside one that does not.
+func expiredShare(s *stage) {
+	half := backend.Share{Weight: 1, Capacity: 2}
+	req := s.share(half)
+	req.TTL = 500 * time.Millisecond
+	short, err := s.b.TryAcquire(s.Context(), req)
+	must(s, err)
+	long := s.tryShare(half)
+	g := s.next(waitFor(s, s.b, s.share(half)))
+	if left := time.Until(short.Until()); left > 0 {
+		s.Errorf("want the share kept for its TTL, it was granted %v before", left)
+	}
+	if got := fmt.Sprint(g.(backend.SlotHolder).Slots()); got != "[0]" {
+		s.Errorf("want the slot of the share that expired, [0], got %s", got)
+	}
+	s.lost("Renew of the share that expired", short.Renew(s.Context(), time.Hour))
+	must(s, long.Renew(s.Context(), time.Hour))
+	must(s, long.Release(s.Context()))
+	must(s, g.Release(s.Context()))
+	short, err = s.b.TryAcquire(s.Context(), req)
+	must(s, err)
+	s.expireShares("")
+	s.lost("Renew of an expired share", short.Renew(s.Context(), time.Hour))
+	s.lost("Release of an expired share", short.Release(s.Context()))
+}
+
+// prefixOfPermits: one release admits the requests at the head of the queue that fit together,
+// and none behind one that does not.
+func prefixOfPermits(s *stage) {
+	of := func(weight int) backend.Share { return backend.Share{Weight: weight, Capacity: 5} }
+	g := s.tryShare(of(5))
+	var queue []string
+	for _, share := range []backend.Share{of(2), of(2), of(2), {}, of(1)} {
+		req := s.enqueueShare("1111111111111111", share)
+		queue = append(queue, req.Owner)
+	}
+	s.row("capacity = 5")
+	if _, err := s.b.TryAcquire(s.Context(), s.share(backend.Reader)); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "semaphore of 5") {
+		s.Errorf("a reader beside permits: want an ErrInvalid that names the capacity, got %v", err)
+	}
+	must(s, g.Release(s.Context()))
+	s.wantHolders("after the release of all permits", queue[0], queue[1])
+	for i, want := range [][]string{{queue[1], queue[2]}, {queue[2]}, {queue[3]}, {queue[4]}} {
+		owner := s.holders()[0]
+		_, err := s.b.Break(s.Context(), s.key, owner)
+		must(s, err)
+		s.wantHolders(fmt.Sprint("after end ", i), want...)
+	}
 }
 
 // breakOfReaders: each holder of a lock that is broken loses it.
