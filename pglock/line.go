@@ -82,7 +82,7 @@ func (l *line) arm() {
 // pollIn sets the next poll after an operation of this process, with which a lease of d began.
 func (l *line) pollIn(d time.Duration) {
 	if l.interval = 0; l.polling {
-		d = minPollInterval
+		d = min(d, minPollInterval)
 	}
 	l.next = time.Now().Add(d + slack())
 	l.latest = l.next

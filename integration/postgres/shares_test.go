@@ -243,7 +243,11 @@ func cancelledLargeRequest(s *stage) {
 	waits, left := make(chan struct{}, 1), make(chan error, 1)
 	large.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
 	go func() { _, err := s.b.Acquire(ctx, large); left <- err }()
-	<-waits
+	select {
+	case <-waits:
+	case err := <-left:
+		s.Fatalf("a request for more than is free: want it to wait, got %v", err)
+	}
 	one, two := waitFor(s, s.b, s.share(backend.Share{Weight: 1, Capacity: 3})), waitFor(s, s.b, s.share(backend.Share{Weight: 1, Capacity: 3}))
 	cancel()
 	<-left
