@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -28,7 +28,11 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 			if err != nil {
 				return err
 			}
-			g, err = a.try(ctx, s)
+			if req.Share.Exclusive() {
+				g, err = a.try(ctx, s)
+			} else {
+				g, err = a.tryShared(ctx, s, math.MaxInt)
+			}
 			s.leave()
 			if !errors.Is(err, errRequeue) { // else the lease is gone: again with a new one
 				return err
@@ -42,8 +46,8 @@ func (a *attempt) try(ctx context.Context, s *session) (backend.Grant, error) {
 	a.begin(s)
 	// A comparison of a range is true if it is true for every key, so also without keys.
 	empty := clientv3.Compare(clientv3.CreateRevision(a.folder), "=", 0).WithPrefix()
-	r, err := a.txn(ctx, s, empty,
-		[]clientv3.Op{a.put(s)},
+	r, err := a.txn(ctx, s, []clientv3.Cmp{empty},
+		[]clientv3.Op{a.put(s, nil)},
 		[]clientv3.Op{clientv3.OpGet(a.key), clientv3.OpGet(a.folder, clientv3.WithFirstCreate()...)})
 	if err != nil {
 		return nil, err
@@ -55,28 +59,34 @@ func (a *attempt) try(ctx context.Context, s *session) (backend.Grant, error) {
 	if len(own) > 0 && own[0].CreateRevision == first[0].CreateRevision { // an earlier request put the key
 		return a.newGrant(s, own[0].CreateRevision), nil
 	}
-	// The attempt may have a key in the queue, or an earlier request may be executed later.
-	uncertain := len(own) > 0 || a.unanswered.Load()
+	q := newQueue(a.folder, first)
+	return nil, a.refused(&q, len(own) > 0)
+}
+
+// refused returns the error of an attempt that the folder with the keys q refuses, or its
+// tombstone if there are none. queued is whether the attempt has a key in it.
+func (a *attempt) refused(q *queue, queued bool) error {
+	uncertain := queued || a.unanswered.Load() // an earlier request may be executed later
 	var locked error = &backend.LockedError{}
 	switch {
-	case len(first) > 0:
-		locked = &backend.LockedError{Holder: a.b.holder(a.folder, first[0])}
+	case len(q.keys) > 0:
+		locked = &backend.LockedError{Holder: q.keys[0].holder()}
 	case !uncertain:
 		locked = a.abandonedError()
 	}
 	if uncertain {
-		return nil, backend.Uncertain(locked)
+		return backend.Uncertain(locked)
 	}
 	a.forget()
-	return nil, locked
+	return locked
 }
 
 func (a *attempt) abandonedError() error {
 	return fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
 }
 
-func (a *attempt) put(s *session) clientv3.Op {
-	return clientv3.OpPut(a.key, a.req.Metadata, clientv3.WithLease(s.id))
+func (a *attempt) put(s *session, slots []int) clientv3.Op {
+	return clientv3.OpPut(a.key, valueOf(formatSlots(slots), a.req.Metadata), clientv3.WithLease(s.id))
 }
 
 func rangeOf(r *clientv3.TxnResponse, i int) *etcdserverpb.RangeResponse {
@@ -95,12 +105,12 @@ type queuePlace struct {
 // the server time for each of them, and for each that was deleted since the last compaction.
 func (a *attempt) enqueue(ctx context.Context, s *session, count bool) (queuePlace, error) {
 	a.begin(s)
-	then := []clientv3.Op{a.put(s)}
+	then := []clientv3.Op{a.put(s, nil)}
 	if count {
 		then = append(then, clientv3.OpGet(a.folder, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly()))
 	}
-	r, err := a.txn(ctx, s, clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0),
-		then, []clientv3.Op{clientv3.OpGet(a.key, clientv3.WithKeysOnly()), clientv3.OpGet(a.folder, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)})
+	r, err := a.txn(ctx, s, []clientv3.Cmp{a.noKey()}, then,
+		[]clientv3.Op{clientv3.OpGet(a.key, clientv3.WithKeysOnly()), clientv3.OpGet(a.folder, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)})
 	if err != nil {
 		return queuePlace{}, err
 	}
@@ -121,7 +131,7 @@ func (a *attempt) enqueue(ctx context.Context, s *session, count bool) (queuePla
 }
 
 // Acquire implements backend.Waiter. It puts a key into the queue and waits until that
-// is the first.
+// holds the lock.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	a := b.newAttempt(req)
 	var g backend.Grant
@@ -161,7 +171,11 @@ func (a *attempt) acquire(ctx context.Context) (backend.Grant, error) {
 	}
 }
 
-// acquireOnce takes a place in the queue and waits until it is the first or gone. It
+// maxTries is how often Acquire of a share tries before it puts a key into the queue. That
+// succeeds also while other attempts succeed all the time.
+const maxTries = 2
+
+// acquireOnce takes a place in the queue and waits until that holds the lock or is gone. It
 // returns whether the attempt was in the queue.
 func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool, err error) {
 	limit := max(a.req.TTL, a.b.opt.openTimeout)
@@ -175,45 +189,48 @@ func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool
 		return nil, false, err
 	}
 	defer s.leave()
-	v := a.b.followedQueue(a.folder)
+	shared := !a.req.Share.Exclusive()
+	v := a.b.followedQueue(a.folder, a.req.Share)
+	if v == nil && shared {
+		if g, err = a.tryShared(limited, s, maxTries); !errors.Is(err, backend.ErrLocked) {
+			return g, err == nil, err
+		}
+		v = a.b.joinView(a.folder)
+	}
 	if v != nil {
 		defer v.leave()
 	}
-	p, err := a.enqueue(limited, s, v == nil)
+	var p queuePlace
+	if shared {
+		p, err = a.enqueueShared(limited, s)
+	} else {
+		p, err = a.enqueue(limited, s, v == nil)
+	}
 	if err != nil {
 		return nil, false, err
 	}
 	a.answered = time.Now()
+	var slots []int
 	if !p.first {
-		if err := a.wait(ctx, s, v, p); err != nil {
-			if t := s.lastAnswer(); t.After(a.answered) {
-				a.answered = t
-			}
-			return nil, true, err
+		err = a.wait(ctx, s, v, p)
+	}
+	if err == nil && a.req.Share.Capacity > 0 {
+		slots, err = a.recordedSlots(ctx, s, v, p)
+	}
+	if err != nil {
+		if t := s.lastAnswer(); t.After(a.answered) {
+			a.answered = t
 		}
+		return nil, true, err
 	}
-	return a.newGrant(s, p.revision), true, nil
-}
-
-// holder returns the contender of the first key of a folder.
-func (b *Backend) holder(folder string, kv *mvccpb.KeyValue) backend.Holder {
-	_, _, ours := parsePlace(string(kv.Key)[len(folder):])
-	return backend.Holder{Contender: contender(folder, kv), Token: uint64(kv.CreateRevision), Foreign: !ours}
-}
-
-func contender(folder string, kv *mvccpb.KeyValue) backend.Contender {
-	rest := string(kv.Key)[len(folder):]
-	if _, owner, ok := parsePlace(rest); ok {
-		return backend.Contender{Owner: owner, Metadata: string(kv.Value)}
-	}
-	return backend.Contender{Owner: rest}
+	return a.newGrant(s, p.revision, slots...), true, nil
 }
 
 // txn sends a request to acquire, which a tombstone of the attempt refuses, once fewer than
 // maxAcquiring of this backend have no reply. It sends the request again as resendPolicy
 // allows: the attempt has one key however often the servers execute it. It returns errRequeue
 // if the lease is gone.
-func (a *attempt) txn(ctx context.Context, s *session, cond clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+func (a *attempt) txn(ctx context.Context, s *session, conds []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	b := a.b
 	select {
 	case b.acquiring <- struct{}{}:
@@ -221,10 +238,10 @@ func (a *attempt) txn(ctx context.Context, s *session, cond clientv3.Cmp, then, 
 	case <-ctx.Done():
 		return nil, a.failed(backend.NotExecuted(b.readError(ctx, ctx.Err())))
 	}
-	notAbandoned := clientv3.Compare(clientv3.CreateRevision(b.tombstone(s.id, a.req.Owner)), "=", 0)
+	conds = append(conds, clientv3.Compare(clientv3.CreateRevision(b.tombstone(s.id, a.req.Owner)), "=", 0))
 	resend := resendPolicy{limit: b.opt.openTimeout}
 	for {
-		r, err := b.client.Txn(ctx).If(cond, notAbandoned).Then(then...).Else(otherwise...).Commit()
+		r, err := b.client.Txn(ctx).If(conds...).Then(then...).Else(otherwise...).Commit()
 		if err == nil {
 			return r, nil
 		}

@@ -46,7 +46,7 @@ func (a *attempt) begin(s *session) {
 	}
 	a.leaveLocked()
 	s.users++
-	a.s, a.key = s, a.folder+place(s.id, a.req.Owner)
+	a.s, a.key = s, a.folder+place{a.req.Share, s.id, a.req.Owner}.String()
 	b.attempts[a.req.Owner] = a
 }
 

@@ -73,7 +73,8 @@ func (b *Backend) Leases() []clientv3.LeaseID {
 }
 
 // OwnerCmp returns a condition for a transaction of the caller on Client. It is true
-// only while the grant with that owner (lock.Lease.Owner) and token holds the lock:
+// only while the grant with that owner (lock.Lease.Owner) and token holds the lock, or its
+// share of it:
 //
 //	b.Client().Txn(ctx).If(b.OwnerCmp(l.Name(), l.Owner(), token)).Then(...)
 //
@@ -104,6 +105,8 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Wake:       backend.WakePush,
 		Fencing:    backend.FencingFailover,
 		PushesLoss: true,
+		Shared:     true,
+		Permits:    true,
 		MinTTL:     b.minTTL,
 		MaxTTL:     maxTTL,
 		Caveats: []string{
@@ -113,6 +116,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"When the cluster elects a leader it extends all leases: the key of a crashed holder may stay for one more TTL.",
 			"All locks of one TTL share a lease. A process sends one keep-alive every third of the TTL, and revokes a lease that it has not used for a minute.",
 			"With more than 32 contending processes on one key a hand-off takes two round trips and five requests, three of which make the server read the whole queue.",
+			"Shared requests that wait follow the whole queue, whatever the number of processes: each of them receives all events of the lock.",
 			fmt.Sprintf("A request that the network delivers more than %v after its attempt was abandoned is no longer refused.", tombstoneTTL),
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},

@@ -34,7 +34,8 @@
 //
 // The servers grant in the order of arrival, also after failures. An uncontended lock
 // and an unlock take one round trip each, after the lease was granted. A hand-off takes
-// one while at most 32 processes contend for the key; see [WithQueueView].
+// one while at most 32 processes contend for the key; see [WithQueueView]. A reader is one
+// round trip beside other readers; permits are one of a free lock, and two otherwise.
 //
 // The fencing token is the revision that created the key of the holder. It rises over
 // all events but the restore of a snapshot. With [Backend.OwnerCmp] etcd checks the
@@ -45,13 +46,18 @@
 // The lock with name N is a folder with one key for the holder and one for each
 // waiter. All keys are under leases, so they end with the process that put them:
 //
-//	prefix/N/lease-owner     metadata; the oldest key is that of the holder
-//	prefix/%x/lease-owner    tombstone: refuses late requests of an abandoned attempt
+//	prefix/N/lease-owner          metadata; the oldest key is that of the holder
+//	prefix/N/%r-lease-owner       a reader
+//	prefix/N/%p10-2-lease-owner   2 permits of 10
+//	prefix/%x/lease-owner         tombstone: refuses late requests of an abandoned attempt
 //
-// The lease has 16 hexadecimal digits, the owner id 32. In prefix and N a slash, a
+// A shared key holds the lock as soon as there is no exclusive one before it and the weights
+// before it leave enough of the capacity. The value of a holder of permits begins with a line
+// of its slots, that of a writer that has become a reader with the line "read". The lease has 16 hexadecimal digits, the owner id 32. In prefix and N a slash, a
 // percent sign, a space and control characters are percent-encoded.
 //
-// Every other key in the folder is a place in the queue too. So a Mutex of package
+// Every other key in the folder is an exclusive place in the queue too, unless its name begins
+// with "%r-". So a Mutex of package
 // concurrency with the prefix "lock/N", or "etcdctl lock lock/N", shares the lock in
 // the same order.
 //

@@ -19,6 +19,7 @@ type grant struct {
 	s     *session // the lease of the key
 	key   string
 	token int64 // revision that created the key
+	slots []int // permits; constant
 
 	watchTimer *time.Timer // nil without Request.OnLost
 	stopWatch  context.CancelFunc
@@ -29,10 +30,14 @@ type grant struct {
 	released bool
 }
 
-var _ backend.Keeper = (*grant)(nil)
+var (
+	_ backend.Keeper     = (*grant)(nil)
+	_ backend.Downgrader = (*grant)(nil)
+	_ backend.SlotHolder = (*grant)(nil)
+)
 
-func (a *attempt) newGrant(s *session, revision int64) *grant {
-	g := &grant{a: a, s: s, key: a.key, token: revision, ttl: a.req.TTL}
+func (a *attempt) newGrant(s *session, revision int64, slots ...int) *grant {
+	g := &grant{a: a, s: s, key: a.key, token: revision, slots: slots, ttl: a.req.TTL}
 	if a.req.OnLost != nil {
 		var ctx context.Context
 		ctx, g.stopWatch = context.WithCancel(a.b.ctx)
@@ -130,15 +135,19 @@ func (g *grant) Until() time.Time {
 	return g.s.until(g.ttl)
 }
 
+// ended returns why the grant was lost, or nil.
+func (g *grant) ended() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lost
+}
+
 // Renew verifies the key, and keeps the lease alive unless that was done for another
 // grant at most 1 s or a tenth of the TTL before. It takes one round trip. It returns
 // ErrInvalid if ttl is longer than the TTL of the lease.
 func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
 	return g.a.b.do(ctx, func(ctx context.Context) error {
-		g.mu.Lock()
-		lost := g.lost
-		g.mu.Unlock()
-		if lost != nil {
+		if lost := g.ended(); lost != nil {
 			return lost
 		}
 		if most := g.s.ttl(); ttl > most {

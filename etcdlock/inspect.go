@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -15,7 +16,7 @@ import (
 const pageSize = 1000 // keys in a request of List
 
 // Inspect implements backend.Inspector, in two round trips. The second one asks for the
-// time that is left of the holder's lease.
+// times that are left of the holders' leases.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
 	var i backend.Info
 	err := b.do(ctx, func(ctx context.Context) error {
@@ -23,49 +24,72 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 		if err != nil {
 			return b.readError(ctx, err)
 		}
-		i, err = b.info(ctx, key, r.Kvs, map[int64]time.Duration{})
+		i, err = b.info(ctx, key, r.Kvs, leaseTimes{})
 		return err
 	})
 	return i, err
 }
 
 // info returns the state of a lock from the keys of its folder. left is a cache.
-func (b *Backend) info(ctx context.Context, name string, kvs []*mvccpb.KeyValue, left map[int64]time.Duration) (backend.Info, error) {
+func (b *Backend) info(ctx context.Context, name string, kvs []*mvccpb.KeyValue, left leaseTimes) (backend.Info, error) {
 	i, q := backend.Info{Name: name}, newQueue(b.folder(name), kvs)
 	if len(kvs) == 0 {
 		return i, nil
 	}
-	h := b.holder(q.folder, q.keys[0])
-	var err error
-	h.Left, err = b.timeLeft(ctx, q.keys[0].Lease, left)
-	i.Holder = &h
-	for _, kv := range q.keys[1:] {
-		i.Waiters = append(i.Waiters, contender(q.folder, kv))
+	held := q.holders()
+	if err := b.readTimesLeft(ctx, held, left); err != nil {
+		return i, err
 	}
-	return i, err
+	for _, c := range held {
+		h := c.holder()
+		h.Left = left[c.lease]
+		i.Others = append(i.Others, h)
+	}
+	i.Holder, i.Others = &i.Others[0], i.Others[1:]
+	for _, c := range q.keys[len(held):] {
+		i.Waiters = append(i.Waiters, c.shown())
+	}
+	return i, nil
 }
 
-// timeLeft returns how long a lease lasts without a keep-alive.
-func (b *Backend) timeLeft(ctx context.Context, lease int64, cache map[int64]time.Duration) (time.Duration, error) {
-	if d, ok := cache[lease]; ok || lease == 0 {
-		return d, nil
+// leaseTimes are for how long leases last without a keep-alive.
+type leaseTimes map[clientv3.LeaseID]time.Duration
+
+// readTimesLeft adds the leases of holders, which it asks for at once.
+func (b *Backend) readTimesLeft(ctx context.Context, held []*contender, left leaseTimes) error {
+	var unknown []clientv3.LeaseID
+	for _, c := range held {
+		if _, known := left[c.lease]; !known && c.lease != clientv3.NoLease {
+			left[c.lease] = 0
+			unknown = append(unknown, c.lease)
+		}
 	}
-	r, err := b.client.TimeToLive(ctx, clientv3.LeaseID(lease))
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		cache[lease] = 0
-	case err != nil:
-		return 0, b.readError(ctx, err)
-	default:
-		cache[lease] = time.Duration(max(r.TTL, 0)) * time.Second
+	times, errs := make([]time.Duration, len(unknown)), make([]error, len(unknown))
+	var all sync.WaitGroup
+	for i, id := range unknown {
+		all.Go(func() {
+			r, err := b.client.TimeToLive(ctx, id)
+			if err == nil {
+				times[i] = time.Duration(max(r.TTL, 0)) * time.Second
+			} else if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				errs[i] = b.readError(ctx, err)
+			}
+		})
 	}
-	return cache[lease], nil
+	all.Wait()
+	for i, id := range unknown {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		left[id] = times[i]
+	}
+	return nil
 }
 
 // List implements backend.Lister. It reads the keys page by page, in the revision of
 // the first page.
 func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
-	left := map[int64]time.Duration{}
+	left := leaseTimes{}
 	var name string
 	var folder []*mvccpb.KeyValue // the keys of name so far
 	flush := func() (more bool, err error) {
@@ -110,37 +134,4 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		}
 		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
 	}
-}
-
-// Break implements backend.Breaker: it deletes the first key of the folder.
-func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
-	var removed *backend.Holder
-	folder := b.folder(key)
-	err := b.do(ctx, func(ctx context.Context) error {
-		for {
-			r, err := b.client.Get(ctx, folder, clientv3.WithFirstCreate()...)
-			if err != nil {
-				return b.readError(ctx, err)
-			}
-			if len(r.Kvs) == 0 {
-				return nil
-			}
-			first := r.Kvs[0]
-			h := b.holder(folder, first)
-			if owner != "" && owner != h.Owner {
-				return &backend.LockedError{Holder: h}
-			}
-			// If the key was deleted meanwhile, do not break the next holder.
-			t, err := b.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(string(first.Key)), "=", first.ModRevision)).
-				Then(clientv3.OpDelete(string(first.Key))).Commit()
-			if err != nil {
-				return b.writeError(ctx, err)
-			}
-			if t.Succeeded {
-				removed = &h
-				return nil
-			}
-		}
-	})
-	return removed, err
 }

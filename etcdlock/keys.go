@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -41,15 +42,59 @@ func unescape(s string) (string, bool) {
 // Folder returns the prefix of the keys of the holder and the waiters of a lock.
 func Folder(prefix, name string) string { return escape(prefix) + "/" + escape(name) + "/" }
 
-// place returns the part of a key after its folder.
-func place(lease clientv3.LeaseID, owner string) string {
-	return fmt.Sprintf("%016x-%s", uint64(lease), owner)
+// A place is a key of ours in the folder of a lock. The key has the share in its name, so
+// that a transaction can compare all keys of a share as a range:
+//
+//	lease-owner                  exclusive, also after a downgrade
+//	%r-lease-owner               a reader
+//	%pcapacity-weight-lease-owner     permits
+type place struct {
+	share backend.Share
+	lease clientv3.LeaseID
+	owner string
 }
 
-// parsePlace is the reverse of place. It returns false for the key of another program.
-func parsePlace(s string) (lease, owner string, ok bool) {
-	lease, owner, ok = strings.Cut(s, "-")
-	return lease, owner, ok && len(lease) == 16 && len(owner) == 32 && isHex(lease) && isHex(owner)
+// The parts of the folder for shares. The lease of an exclusive place begins with a
+// hexadecimal digit.
+const (
+	readers   = "%r-"
+	permits   = "%p"
+	firstHex  = "0"
+	afterHexs = "g"
+)
+
+// permitsOf is the part of the folder for the permits of one capacity.
+func permitsOf(capacity int) string { return permits + strconv.Itoa(capacity) + "-" }
+
+// String returns the part of the key after its folder.
+func (p place) String() string {
+	s := fmt.Sprintf("%016x-%s", uint64(p.lease), p.owner)
+	switch {
+	case p.share.Exclusive():
+		return s
+	case p.share.Capacity == 0:
+		return readers + s
+	}
+	return permitsOf(p.share.Capacity) + strconv.Itoa(p.share.Weight) + "-" + s
+}
+
+// parsePlace is the reverse of String. It returns false for the key of another program.
+func parsePlace(s string) (p place, ok bool) {
+	rest := s
+	if of, ok := strings.CutPrefix(s, readers); ok {
+		rest, p.share = of, backend.Reader
+	} else if of, ok := strings.CutPrefix(s, permits); ok {
+		capacity, of, _ := strings.Cut(of, "-")
+		weight, of, _ := strings.Cut(of, "-")
+		p.share.Capacity, _ = strconv.Atoi(capacity)
+		p.share.Weight, _ = strconv.Atoi(weight)
+		rest = of
+	}
+	lease, owner, ok := strings.Cut(rest, "-")
+	id, err := strconv.ParseUint(lease, 16, 64)
+	p.lease, p.owner = clientv3.LeaseID(id), owner
+	ok = ok && err == nil && len(owner) == 32 && isHex(owner) && p.share.Validate() == nil && p.String() == s
+	return p, ok
 }
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
@@ -68,7 +113,7 @@ func splitKey(root, key string) (name, rest string, ok bool) {
 func (b *Backend) folder(name string) string { return b.root + escape(name) + "/" }
 
 func (b *Backend) tombstone(lease clientv3.LeaseID, owner string) string {
-	return b.root + tombstones + "/" + place(lease, owner)
+	return b.root + tombstones + "/" + place{lease: lease, owner: owner}.String()
 }
 
 func checkPrefix(prefix string) error {

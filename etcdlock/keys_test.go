@@ -3,6 +3,8 @@ package etcdlock
 import (
 	"strings"
 	"testing"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 func TestFoldersAreApart(t *testing.T) {
@@ -31,15 +33,19 @@ func TestFoldersAreApart(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	owner := strings.Repeat("0f", 16)
-	p := place(0x694d, owner)
-	if lease, o, ok := parsePlace(p); !ok || o != owner || lease != "000000000000694d" {
-		t.Errorf("%q: %q, %q, %v", p, lease, o, ok)
-	}
-	for _, s := range []string{"", "694d", p + "0", p[1:], strings.ToUpper(p), strings.Replace(p, "-", "_", 1)} {
-		if _, _, ok := parsePlace(s); ok {
-			t.Errorf("%q was taken for ours", s)
+	for _, share := range []backend.Share{{}, backend.Reader, {Weight: 2, Capacity: 10}} {
+		in := place{share, 0x694d, owner}
+		p := in.String()
+		if out, ok := parsePlace(p); !ok || out != in {
+			t.Errorf("%q: %+v, %v", p, out, ok)
+		}
+		for _, s := range []string{"", "694d", p + "0", p[1:], strings.ToUpper(p), strings.Replace(p, "-", "_", 1), "%r" + p, "%p" + p, "%p010-2-" + p, "%p10-11-" + p, "%p0-1-" + p} {
+			if out, ok := parsePlace(s); ok {
+				t.Errorf("%q was taken for ours: %+v", s, out)
+			}
 		}
 	}
+	p := place{lease: 0x694d, owner: owner}.String()
 	if _, _, ok := splitKey("lock/", "lock/"+tombstones+"/"+p); ok {
 		t.Error("a tombstone was taken for a lock")
 	}

@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +16,11 @@ import (
 // TestLateRequest executes a request to acquire after its attempt was abandoned.
 func TestLateRequest(t *testing.T) {
 	b := newBackend(t, server(t))
-	for _, how := range []string{"try", "enqueue"} {
+	for _, how := range []string{"try", "enqueue", "try shared", "enqueue shared"} {
 		req := request(how, 5*time.Second)
+		if strings.HasSuffix(how, "shared") {
+			req.Share = backend.Share{Weight: 1, Capacity: 2}
+		}
 		s, err := b.session(t.Context(), req.TTL)
 		if err != nil {
 			t.Fatal(err)
@@ -28,10 +32,15 @@ func TestLateRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		late := b.newAttempt(req)
-		if how == "try" {
+		switch how {
+		case "try":
 			_, err = late.try(t.Context(), s)
-		} else {
+		case "enqueue":
 			_, err = late.enqueue(t.Context(), s, true)
+		case "try shared":
+			_, err = late.tryShared(t.Context(), s, 0)
+		default:
+			_, err = late.enqueueShared(t.Context(), s)
 		}
 		if !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: want ErrInvalid, got %v", how, err)
@@ -71,7 +80,7 @@ func TestLateRequestAfterALoss(t *testing.T) {
 		if _, err := b.client.Txn(t.Context()).If(
 			clientv3.Compare(clientv3.CreateRevision(g.key), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(b.tombstone(g.s.id, req.Owner)), "=", 0),
-		).Then(g.a.put(g.s)).Commit(); err == nil {
+		).Then(g.a.put(g.s, nil)).Commit(); err == nil {
 			t.Fatal("the request was not lost")
 		}
 		n.set("")

@@ -55,6 +55,7 @@ func WithPrefix(prefix string) Option {
 // the whole queue of its lock; the default is 32. A hand-off takes one round trip then,
 // and each waiting process receives two events. With more processes a waiter watches its
 // predecessor. A hand-off takes two round trips then, and one process receives an event.
+// Readers and permits that wait always watch the whole queue.
 func WithQueueView(processes int) Option {
 	return func(o *options) error {
 		if processes < 0 || processes > maxQueueView {

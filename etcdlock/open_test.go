@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,39 @@ func TestNamespace(t *testing.T) {
 		t.Errorf("Inspect: %+v, %v", i, err)
 	}
 	release(t, g)
+	useShares(t, b.(*Backend))
+}
+
+// useShares sends each kind of request that concerns shares.
+func useShares(t *testing.T, b *Backend) {
+	t.Helper()
+	w := try(t, b, request("shares", 5*time.Second))
+	next := waiting(t, t.Context(), b, requestShare("shares", 1, 3))
+	if err := w.Downgrade(t.Context()); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("Downgrade with permits that wait: %v", err)
+	}
+	release(t, w)
+	first, other := granted(t, next), try(t, b, requestShare("shares", 2, 3))
+	if i := inspect(t, b, "shares"); len(i.Others) != 1 || !slices.Equal(other.Slots(), []int{1, 2}) {
+		t.Errorf("permits: %+v", i)
+	}
+	if _, err := b.Acquire(t.Context(), reader("shares")); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("a reader beside permits: %v", err)
+	}
+	release(t, first)
+	if _, err := b.Break(t.Context(), "shares", ""); err != nil {
+		t.Error(err)
+	}
+	w = try(t, b, request("shares", 5*time.Second))
+	if err := w.Downgrade(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r := try(t, b, reader("shares"))
+	if err := r.Renew(t.Context(), 5*time.Second); err != nil {
+		t.Error(err)
+	}
+	release(t, w)
+	release(t, r)
 }
 
 // TestAuthentication is with a role as the documentation gives it.
@@ -164,6 +198,7 @@ func TestAuthentication(t *testing.T) {
 	}
 	release(t, g)
 	granted(t, next)
+	useShares(t, b.(*Backend))
 	if _, err := b.(backend.Inspector).Inspect(ctx, "k"); err != nil {
 		t.Error(err)
 	}

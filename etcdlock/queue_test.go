@@ -147,7 +147,7 @@ func TestFollowedQueue(t *testing.T) {
 	g := backend.Grant(try(t, other, request("k", time.Minute)))
 	for i := range 8 {
 		next := waiting(t, t.Context(), b, request("k", time.Minute))
-		v := b.followedQueue(b.folder("k"))
+		v := b.followedQueue(b.folder("k"), backend.Share{})
 		if v == nil {
 			t.Fatalf("waiter %d: no view of a queue that is not empty", i)
 		}

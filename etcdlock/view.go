@@ -1,13 +1,11 @@
 package etcdlock
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
@@ -18,11 +16,14 @@ import (
 const viewIdleTimeout = 2 * time.Second
 
 // A view keeps a copy of the queue of one lock by a watch, for all waiters of the
-// process. The event that deletes the first key is the grant of the next one.
+// process. An event is the grant of the waiters that hold the lock in the copy after it, such
+// as the next one when the first key is deleted.
 type view struct {
 	b      *Backend
 	folder string
 	cancel context.CancelFunc
+
+	recording chan struct{} // capacity 1: an attempt records slots
 
 	users int // guarded by Backend.mu
 	idle  *time.Timer
@@ -38,7 +39,7 @@ type view struct {
 type waiter struct {
 	key          string
 	revision     int64                // that created key
-	turn         chan bool            // capacity 1, one value: true when key is the first, false when it is gone
+	turn         chan bool            // capacity 1, one value: true when key holds the lock, false when it is gone
 	reportHolder func(backend.Holder) // only its first call has an effect
 }
 
@@ -61,7 +62,7 @@ func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecess
 	v = b.views[a.folder]
 	b.mu.Unlock()
 	if v != nil {
-		if n, _ := v.size(); n > most {
+		if v.processes() > most {
 			return nil, ""
 		}
 	}
@@ -74,16 +75,13 @@ func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecess
 	return b.joinView(a.folder), ""
 }
 
-// followedQueue returns the view of a folder, which it has joined, if there is one with a key
-// in it and few processes contend. An attempt then learns of its position from the view.
-func (b *Backend) followedQueue(folder string) *view {
+// followedQueue returns the view of a folder, which it has joined, if there is one by which an
+// attempt for a share need not read the folder. The attempt learns of its position from the view.
+func (b *Backend) followedQueue(folder string, s backend.Share) *view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.views[folder]
-	if v == nil {
-		return nil
-	}
-	if n, keys := v.size(); keys == 0 || n > b.opt.queueView {
+	if v == nil || !v.serves(s) {
 		return nil
 	}
 	v.users++
@@ -98,7 +96,7 @@ func (b *Backend) joinView(folder string) *view {
 	v := b.views[folder]
 	if v == nil {
 		ctx, cancel := context.WithCancel(b.ctx)
-		v = &view{b: b, folder: folder, cancel: cancel, waiters: map[string]*waiter{}}
+		v = &view{b: b, folder: folder, cancel: cancel, recording: make(chan struct{}, 1), waiters: map[string]*waiter{}}
 		v.idle = time.AfterFunc(viewIdleTimeout, v.endIfIdle)
 		b.views[folder] = v
 		b.wg.Add(1) // Close still waits for the request of the caller
@@ -118,7 +116,7 @@ func (v *view) enter(w *waiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiters[w.key] = w
-	v.checkLocked(w)
+	v.checkLocked(w, len(v.queue.holders()))
 }
 
 // remove ends the wait of w.
@@ -147,26 +145,44 @@ func (v *view) endIfIdle() {
 	}
 }
 
-// size returns the number of contending processes and of keys.
-func (v *view) size() (processes, keys int) {
+// serves reports whether an attempt puts its key by this view: if there is a key in it and few
+// processes contend, or for a share that must wait. Readers that do not wait need no view.
+func (v *view) serves(s backend.Share) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return len(v.queue.processes), len(v.queue.keys)
+	if !s.Exclusive() {
+		return !v.queue.fits(s)
+	}
+	return len(v.queue.keys) > 0 && len(v.queue.processes) <= v.b.opt.queueView
 }
 
-// checkLocked ends the wait of w if its key is the first or gone. It does nothing while
-// the copy is older than the key, or if w is nil.
-func (v *view) checkLocked(w *waiter) {
+// processes returns the number of contending processes.
+func (v *view) processes() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.queue.processes)
+}
+
+// holders returns a copy of the keys that hold the lock.
+func (v *view) holders() queue {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return queue{folder: v.folder, keys: slices.Clone(v.queue.holders())}
+}
+
+// checkLocked ends the wait of w if its key is one of the first, which hold the lock, or gone.
+// It does nothing while the copy is older than the key, or if w is nil.
+func (v *view) checkLocked(w *waiter, holders int) {
 	if w == nil || v.current < w.revision {
 		return
 	}
 	switch i, found := v.queue.find(w.key, w.revision); {
 	case !found:
 		w.turn <- false
-	case i == 0:
+	case i < holders:
 		w.turn <- true
 	default:
-		w.reportHolder(v.b.holder(v.folder, v.queue.keys[0]))
+		w.reportHolder(v.queue.keys[0].holder())
 		return
 	}
 	delete(v.waiters, w.key)
@@ -182,8 +198,9 @@ func (v *view) readQueue(ctx context.Context) error {
 	defer v.mu.Unlock()
 	v.read, v.current = r.Header.Revision, r.Header.Revision
 	v.queue = newQueue(v.folder, r.Kvs)
+	holders := len(v.queue.holders())
 	for _, w := range v.waiters {
-		v.checkLocked(w)
+		v.checkLocked(w, holders)
 	}
 	return nil
 }
@@ -203,70 +220,13 @@ func (v *view) apply(events []*clientv3.Event) bool {
 			v.queue.add(e.Kv)
 		}
 		v.current = max(v.current, e.Kv.ModRevision)
-		v.checkLocked(v.waiters[string(e.Kv.Key)])
 	}
-	if len(v.queue.keys) > 0 {
-		v.checkLocked(v.waiters[string(v.queue.keys[0].Key)])
+	holders := v.queue.holders()
+	for _, e := range events {
+		v.checkLocked(v.waiters[string(e.Kv.Key)], len(holders))
+	}
+	for i := 0; i < len(holders) && len(v.waiters) > 0; i++ {
+		v.checkLocked(v.waiters[holders[i].key], len(holders))
 	}
 	return true
-}
-
-// queue is a copy of the keys of a folder in the order of creation.
-type queue struct {
-	folder    string
-	keys      []*mvccpb.KeyValue
-	processes map[string]int // number of our keys by lease
-}
-
-func newQueue(folder string, kvs []*mvccpb.KeyValue) queue {
-	q := queue{folder: folder, processes: map[string]int{}}
-	for _, kv := range kvs {
-		q.add(kv)
-	}
-	return q
-}
-
-// find returns the index of a key that revision created, or where it belongs and false.
-// A transaction of another program may create several keys.
-func (q *queue) find(key string, revision int64) (int, bool) {
-	i, _ := slices.BinarySearchFunc(q.keys, revision, func(kv *mvccpb.KeyValue, r int64) int {
-		return cmp.Compare(kv.CreateRevision, r)
-	})
-	for ; i < len(q.keys) && q.keys[i].CreateRevision == revision; i++ {
-		if string(q.keys[i].Key) == key {
-			return i, true
-		}
-	}
-	return i, false
-}
-
-// add inserts a key. It ignores one that was put again.
-func (q *queue) add(kv *mvccpb.KeyValue) {
-	i, found := q.find(string(kv.Key), kv.CreateRevision)
-	if found {
-		return
-	}
-	q.keys = slices.Insert(q.keys, i, kv)
-	q.count(string(kv.Key), 1)
-}
-
-// remove deletes a key. It is mostly one of the first, so those before it are moved.
-func (q *queue) remove(key string) {
-	i := slices.IndexFunc(q.keys, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == key })
-	if i < 0 {
-		return
-	}
-	copy(q.keys[1:i+1], q.keys[:i])
-	q.keys = q.keys[1:]
-	q.count(key, -1)
-}
-
-func (q *queue) count(key string, n int) {
-	lease, _, ours := parsePlace(key[len(q.folder):])
-	if !ours {
-		return
-	}
-	if q.processes[lease] += n; q.processes[lease] == 0 {
-		delete(q.processes, lease)
-	}
 }

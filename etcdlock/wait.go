@@ -11,8 +11,8 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// wait returns nil when the key of the attempt is the first of its folder, and
-// errRequeue when it is gone. It waits by v, if that is not nil. Else it waits by the view of
+// wait returns nil when the key of the attempt holds the lock, which is the first of its
+// folder for an exclusive one, and errRequeue when it is gone. It waits by v, if that is not nil. Else it waits by the view of
 // the queue while few processes contend, and by a watch of its predecessor otherwise.
 func (a *attempt) wait(ctx context.Context, s *session, v *view, p queuePlace) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -80,7 +80,7 @@ func (a *attempt) countProcesses(ctx context.Context, p queuePlace) (processes i
 	}
 	q := newQueue(a.folder, r.Kvs)
 	if i, _ := q.find(a.key, p.revision); i > 0 {
-		predecessor = string(q.keys[i-1].Key)
+		predecessor = q.keys[i-1].key
 	}
 	return len(q.processes), predecessor, nil
 }
