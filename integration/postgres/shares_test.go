@@ -101,6 +101,7 @@ func readersRenewAlone(s *stage) {
 	one, two := s.tryShare(backend.Reader), s.tryShare(backend.Reader)
 	tx, err := s.admin.Begin(s.Context())
 	must(s, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(s.Context(), "SELECT FROM interlock WHERE name = $1 AND place = 0 FOR UPDATE", []byte("lock:"+s.key))
 	must(s, err)
 	ctx, cancel := context.WithTimeout(s.Context(), 4*time.Second)
@@ -134,6 +135,7 @@ func guardOfReader(s *stage) {
 	must(s, err)
 	tx, err := s.admin.Begin(s.Context())
 	must(s, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	must(s, s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
 	must(s, g.Renew(s.Context(), time.Hour))
 	must(s, s.tryShare(backend.Reader).Release(s.Context())) // another reader comes and goes
@@ -274,6 +276,7 @@ func downgradeInDoubt(s *stage) {
 	g := s.try()
 	tx, err := s.admin.Begin(s.Context())
 	must(s, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(s.Context(), "SELECT FROM interlock WHERE name = $1 AND place = 0 FOR UPDATE", []byte("lock:"+s.key))
 	must(s, err)
 	ctx, cancel := context.WithTimeout(s.Context(), 100*time.Millisecond)
