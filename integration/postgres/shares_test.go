@@ -252,7 +252,9 @@ func cancelledLargeRequest(s *stage) {
 	}
 	one, two := waitFor(s, s.b, s.share(backend.Share{Weight: 1, Capacity: 3})), waitFor(s, s.b, s.share(backend.Share{Weight: 1, Capacity: 3}))
 	cancel()
-	<-left
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		s.Errorf("a cancelled wait: want context.Canceled, got %v", err)
+	}
 	must(s, s.b.Abandon(s.Context(), large))
 	for _, g := range []backend.Grant{s.next(one), s.next(two), g} {
 		must(s, g.Release(s.Context()))
