@@ -17,6 +17,7 @@ type abandoning struct {
 	key       []byte
 	owner     string
 	tombstone bool
+	shares    bool     // the lock is known to be used with shares
 	a         *attempt // nil if it is not registered
 }
 
@@ -28,7 +29,8 @@ func (b *Backend) abandoning(i int, req backend.Request) abandoning {
 	if tombstone {
 		delete(b.attempts, req.Owner)
 	}
-	return abandoning{i, b.key(req.Key), req.Owner, tombstone, a}
+	shares := !req.Share.Exclusive() || a != nil && a.shares
+	return abandoning{i, b.key(req.Key), req.Owner, tombstone, shares, a}
 }
 
 // Abandon ends an attempt: it leaves the queue or releases the grant. It leaves a tombstone,
@@ -46,23 +48,34 @@ func (b *Backend) AbandonBatch(ctx context.Context, reqs []backend.Request) []er
 	}
 	// In one order, so that two batches do not wait for each other.
 	slices.SortFunc(all, func(x, y abandoning) int { return bytes.Compare(x.key, y.key) })
-	for page := range slices.Chunk(all, abandonPage) {
+	var unused, used []abandoning
+	for _, a := range all {
+		if a.shares {
+			used = append(used, a)
+		} else {
+			unused = append(unused, a)
+		}
+	}
+	for page := range slices.Chunk(unused, abandonPage) {
+		b.abandonAll(ctx, page, errs)
+	}
+	for page := range slices.Chunk(used, abandonPage) {
 		b.abandonAll(ctx, page, errs)
 	}
 	return errs
 }
 
+// abandonAll abandons attempts on locks that are all known to be used with shares, or all not.
 func (b *Backend) abandonAll(ctx context.Context, all []abandoning, errs []error) {
 	var calls []call
-	keys, retryFor := map[string][]byte{}, noRetry
+	retryFor := noRetry
 	if len(all) == 1 {
 		retryFor = 0
 	} else {
 		calls = append(calls, do("SELECT set_config('lock_timeout', '1s', true)"))
 	}
 	for _, a := range all {
-		calls = append(calls, b.endCalls(a.key, a.owner, "release", "", "", true, a.tombstone)...)
-		keys[a.owner] = a.key
+		calls = append(calls, b.endCalls(ending{key: a.key, owner: a.owner, kind: "release", leave: true, tombstone: a.tombstone, shares: a.shares})...)
 	}
 	released, err := b.endAll(ctx, retryFor, calls)
 	if (rolledBack(err) || sqlState(err) == "55P03") && len(all) > 1 {
@@ -70,14 +83,26 @@ func (b *Backend) abandonAll(ctx context.Context, all []abandoning, errs []error
 		b.abandonAll(ctx, all[len(all)/2:], errs)
 		return
 	}
+	again, byOwner := []abandoning(nil), map[string]abandoning{}
 	for _, a := range all {
+		byOwner[a.owner] = a
+	}
+	for _, r := range released {
+		switch a := byOwner[r.asked]; {
+		case r.again && !a.shares:
+			a.shares = true
+			again = append(again, a)
+			delete(byOwner, r.asked)
+		case r.handedOver:
+			b.watch(a.key, r.processes)
+		}
+	}
+	for _, a := range byOwner {
 		if errs[a.i] = err; err == nil && a.a != nil {
 			a.a.unregister()
 		}
 	}
-	for _, r := range released {
-		if r.handedOver {
-			b.watch(keys[r.holder.Owner], r.processes)
-		}
+	if len(again) > 0 {
+		b.abandonAll(ctx, again, errs)
 	}
 }

@@ -27,14 +27,8 @@ type reply struct {
 	holder     backend.Holder
 	ahead      string // hash of the secret of the attempt ahead in the queue, or of the holder
 	entered    bool   // the queue, by this request
-}
-
-// holder returns a holder as the server describes it; left is in µs.
-func holder(owner, metadata string, token, left int64) backend.Holder {
-	return backend.Holder{
-		Contender: backend.Contender{Owner: owner, Metadata: unescape(metadata)},
-		Token:     uint64(max(token, 0)), Left: max(micros64(left), 0),
-	}
+	slots      []int
+	next       time.Duration // until a lease of the shared holders may end
 }
 
 // TryAcquire makes one attempt in one round trip, or two if the lease of a dead holder with
@@ -87,10 +81,13 @@ func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retr
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	a.beginRequest()
+	if !a.req.Share.Exclusive() {
+		return a.askShare(ctx, queue, retryFor)
+	}
 	scan := func(row pgx.CollectableRow) (none struct{}, err error) {
 		var owner, metadata string
 		var left, token int64
-		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.ahead, &r.entered, nil)
+		err = row.Scan(&r.status, &r.serverTime, &left, &token, &owner, &metadata, &r.ahead, &r.entered, nil, &a.shares)
 		r.holder = holder(owner, metadata, token, left)
 		return none, err
 	}
@@ -108,16 +105,29 @@ func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retr
 		case r.status != again:
 			return r, nil
 		}
-		calls = []call{do(b.sql.ensure, a.key), do(b.sql.end, a.key, a.req.Owner, "pass", "", "", false), acquire(true)}
+		calls = []call{do(b.sql.ensure, a.key), a.pass(), acquire(true)}
 	}
+}
+
+// pass returns the statement that passes on what has expired.
+func (a *attempt) pass() call {
+	calls := a.b.endCalls(ending{key: a.key, owner: a.req.Owner, kind: "pass", shares: a.shares})
+	return calls[len(calls)-1]
 }
 
 // grant returns the grant of a reply, or nil if the attempt must ask again.
 func (a *attempt) grant(r reply) *grant {
-	if !a.accept() {
+	shared, next := !a.req.Share.Exclusive(), a.req.TTL // this process renews the grant, or ends, and its waiters with it
+	switch {
+	case shared && a.peek: // a push was lost, or there are none: the next one may have been granted too
+		next = 0
+	case shared:
+		next = min(next, r.next)
+	}
+	if !a.accept(next) {
 		return nil
 	}
-	return &grant{a: a, token: r.holder.Token, until: r.sent.Add(min(r.holder.Left, a.req.TTL))}
+	return &grant{a: a, token: r.holder.Token, until: r.sent.Add(min(r.holder.Left, a.req.TTL)), shared: shared, slots: r.slots}
 }
 
 // enqueue asks until the attempt is granted, or in the queue if both results are nil.
@@ -167,12 +177,14 @@ func (a *attempt) await(ctx context.Context) (*grant, error) {
 	var failing time.Time // when an outage began; zero while the polls succeed
 	backoff := minBackoff
 	for {
+		a.peek = false
 		select {
 		case p := <-a.pushed:
 			if g := a.acceptPush(p); g != nil {
 				return g, nil
 			}
 		case <-a.timer.C:
+			a.peek = true
 		case <-ctx.Done():
 			return nil, backend.Uncertain(ctx.Err())
 		case <-a.b.ctx.Done():
@@ -223,17 +235,22 @@ func (a *attempt) poll(ctx context.Context) (*grant, error) {
 
 // acceptPush returns the grant of a push. It returns nil if the attempt must ask, which
 // returns the same grant with its whole TTL: if the push is not proven, if less than half
-// of the provisional TTL is left, if the server clock is not known, and if the grant was
-// revoked.
+// of the provisional TTL is left, if the server clock is not known, if the grant was
+// revoked, and if it has slots, which a push does not contain.
 func (a *attempt) acceptPush(p push) *grant {
-	if !p.proven {
+	if !p.proven || a.req.Share.Capacity > 0 {
 		return nil
 	}
 	a.b.mu.Lock()
 	until := a.line.clock.until(p)
 	a.b.mu.Unlock()
-	if time.Until(until) < p.ttl/2 || !a.accept() {
+	a.shares = a.shares || p.shares
+	shared, next := !a.req.Share.Exclusive(), a.req.TTL
+	if shared {
+		next = p.ttl // of the others that were granted
+	}
+	if time.Until(until) < p.ttl/2 || !a.accept(next) {
 		return nil
 	}
-	return &grant{a: a, token: p.token, until: until}
+	return &grant{a: a, token: p.token, until: until, shared: shared}
 }

@@ -28,17 +28,25 @@ func (b *Backend) infos(ctx context.Context, from, to []byte, limit int) ([]back
 		var name []byte
 		var token, left, age int64
 		var owner, metadata string
-		var queue []string
-		err := r.Scan(&name, &token, &owner, &metadata, &left, &age, &queue)
+		var shared, queue []string
+		err := r.Scan(&name, &token, &owner, &metadata, &left, &age, &shared, &queue)
 		i := backend.Info{Name: strings.TrimPrefix(string(name), b.opt.prefix+":")}
 		if owner != "" && left > 0 {
 			h := holder(owner, metadata, token, left)
 			h.Age = max(micros64(age), 0)
 			i.Holder = &h
 		}
+		for _, text := range shared {
+			h, _ := holderOf(text)
+			if i.Holder == nil {
+				i.Holder = &h
+			} else {
+				i.Others = append(i.Others, h)
+			}
+		}
 		for _, q := range queue {
-			if f := strings.SplitN(q, " ", 3); len(f) == 3 { // owner, age in µs, metadata
-				i.Waiters = append(i.Waiters, backend.Contender{Owner: f[0], Age: micros64(number(f[1])), Metadata: unescape(f[2])})
+			if f := strings.SplitN(q, " ", 5); len(f) == 5 { // owner, age in µs, weight, capacity, metadata
+				i.Waiters = append(i.Waiters, contender(f[0], f[1], f[2], f[3], f[4]))
 			}
 		}
 		return i, err
@@ -70,10 +78,10 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 
 // Break implements backend.Breaker.
 func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
-	broken, err := b.end(ctx, b.key(key), owner, "break", "", "", false, false)
+	broken, err := b.end(ctx, ending{key: b.key(key), owner: owner, kind: "break"})
 	switch {
 	case err == nil && broken != nil:
-		return &broken.holder, nil
+		return broken, nil
 	case err == nil && owner != "":
 		return nil, b.otherHolder(ctx, key)
 	}

@@ -29,6 +29,8 @@ type attempt struct {
 	line  *line
 	timer *time.Timer // of the next poll; nil of TryAcquire
 
+	peek       bool      // the next request is a poll that is expected to find nothing new
+	shares     bool      // the lock was used with shares
 	unanswered bool      // a request to acquire had no reply: the server may still execute it
 	pushed     chan push // capacity 1: a grant that was pushed
 
@@ -80,8 +82,9 @@ func (a *attempt) beginRequest() {
 // accept moves the attempt to holding. In state revoked it returns false, once: the
 // attempt must ask again. Later it checks the row in the background, so that false
 // revocations cannot keep Acquire from returning. The attempt stays registered, because the
-// push of a grant that a poll has found may arrive later and must not release the grant.
-func (a *attempt) accept() bool {
+// push of a grant that a poll has found may arrive later and must not release the grant. The next
+// waiter of the process polls after next.
+func (a *attempt) accept(next time.Duration) bool {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
 	doubtful := a.state == revoked
@@ -90,7 +93,7 @@ func (a *attempt) accept() bool {
 		return false
 	}
 	a.state = holding
-	a.line.pollIn(a.req.TTL) // this process renews the grant, or ends, and its waiters with it
+	a.line.pollIn(next)
 	if doubtful {
 		go a.checkLoss()
 	}

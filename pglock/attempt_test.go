@@ -55,7 +55,7 @@ func TestRevokedWhileWaiting(t *testing.T) {
 	late, again := acquired("1", "8"), acquired("1", "9")
 	late.before, again.before = revoke, revoke
 	inspected := func(owner string) answer {
-		return answer{rows: [][]string{{"lock:k", "9", owner, "", "1000", "0", "{}"}}}
+		return answer{rows: [][]string{{"lock:k", "9", owner, "", "1000", "0", "{}", "{}"}}}
 	}
 	for name, c := range map[string]struct {
 		pushed  []string

@@ -115,6 +115,8 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Wake:       backend.WakePush,
 		Fencing:    backend.FencingRestart,
 		PushesLoss: b.opt.always,
+		Shared:     true,
+		Permits:    true,
 		MinTTL:     100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
 		MaxTTL:     100 * 24 * time.Hour,   // as on MySQL; far from any overflow
 		Lateness:   tombstoneTTL,

@@ -39,6 +39,9 @@
 // Waiters are served first come, first served. The transaction that unlocks makes the
 // first waiter the holder and notifies its process (NOTIFY).
 //
+// Readers and permits of semaphores wait in the same queue. The transaction that unlocks
+// grants the first waiter and those behind it, as long as each fits beside the holders.
+//
 // The fencing token is the greater of the last token plus one and the clock of the
 // server in microseconds.
 //
@@ -56,7 +59,7 @@
 // # The table
 //
 // The table has a row for each name that was used within the retention, with the last token
-// and the holder, and a row for each waiter. [Schema] returns the statements that create it.
+// and the holder, and a row for each waiter and each holder of a share. [Schema] returns the statements that create it.
 // With [Backend.Guard] a transaction of the application in the same
 // database depends on the lock.
 package pglock

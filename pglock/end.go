@@ -12,30 +12,50 @@ import (
 
 // endedGrant is the grant that a statement has ended, and to whom it handed over.
 type endedGrant struct {
-	holder     backend.Holder
+	again      bool            // nothing was done: the lock was used with shares
+	asked      string          // owner that the statement named
+	holder     *backend.Holder // the first one, if there were several; nil if nothing ended
 	handedOver bool
-	processes  []string // of the next holder, and of the waiter that is notified when its lease ends
+	processes  []string // of the next holders, if they have one; and of the waiter that is notified when a lease of them ends
 }
 
-// end ends a grant, as end.sql does, and returns it, or nil if there is none. If leave is set
-// the attempt also leaves the queue. The key is passed on again if it is not claimed.
-func (b *Backend) end(ctx context.Context, key []byte, owner, kind, process, secret string, leave, tombstone bool) (*endedGrant, error) {
-	all, err := b.endAll(ctx, 0, b.endCalls(key, owner, kind, process, secret, leave, tombstone))
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	if all[0].handedOver {
-		b.watch(key, all[0].processes)
-	}
-	return &all[0], nil
+// ending is what end.sql is to end. If leave is set the attempt also leaves the queue.
+type ending struct {
+	key                          []byte
+	owner, kind, process, secret string
+	leave, tombstone             bool
+	shares                       bool // the lock is known to be used with shares
 }
 
-func (b *Backend) endCalls(key []byte, owner, kind, process, secret string, leave, tombstone bool) []call {
-	calls := []call{do(b.sql.lock, key), do(b.sql.leave, key, owner, tombstone), do(b.sql.end, key, owner, kind, process, secret, tombstone)}
+// end ends a grant and returns its holder, or nil if there is none. The key is passed on again
+// if it is not claimed.
+func (b *Backend) end(ctx context.Context, e ending) (*backend.Holder, error) {
+	for {
+		all, err := b.endAll(ctx, 0, b.endCalls(e))
+		if err != nil || len(all) == 0 {
+			return nil, err
+		}
+		if all[0].again && !e.shares {
+			e.shares = true
+			continue
+		}
+		if all[0].handedOver {
+			b.watch(e.key, all[0].processes)
+		}
+		return all[0].holder, nil
+	}
+}
+
+func (b *Backend) endCalls(e ending) []call {
+	end := b.sql.end
+	if e.shares {
+		end = b.sql.endAny
+	}
+	calls := []call{do(b.sql.lock, e.key), do(b.sql.leave, e.key, e.owner, e.tombstone), do(end, e.key, e.owner, e.kind, e.process, e.secret, e.tombstone)}
 	switch {
-	case tombstone: // also if there is no row: a late request would insert it
+	case e.tombstone: // also if there is no row: a late request would insert it
 		calls[0].sql = b.sql.ensure
-	case !leave:
+	case !e.leave:
 		calls = slices.Delete(calls, 1, 2)
 	}
 	return calls
@@ -43,18 +63,20 @@ func (b *Backend) endCalls(key []byte, owner, kind, process, secret string, leav
 
 func (b *Backend) endAll(ctx context.Context, retryFor time.Duration, calls []call) ([]endedGrant, error) {
 	all, _, err := query(ctx, b, retryFor, func(r pgx.CollectableRow) (e endedGrant, err error) {
-		var token, left int64
-		var owner, metadata, next, second string
-		err = r.Scan(&token, &owner, &metadata, &left, &e.handedOver, &next, &second, nil, nil, nil, nil)
-		e.holder, e.processes = holder(owner, metadata, token, left), []string{next, second}
+		var holder, next, second string
+		err = r.Scan(&e.asked, &holder, &e.handedOver, &next, &second, &e.again, nil, nil, nil, nil, nil)
+		if h, ok := holderOf(holder); ok {
+			e.holder = &h
+		}
+		e.processes = []string{next, second}
 		return e, err
 	}, calls...)
 	return all, err
 }
 
 // release releases the grant of an attempt of this process, if it holds the key.
-func (b *Backend) release(ctx context.Context, key []byte, owner string, tombstone bool) (*endedGrant, error) {
-	return b.end(ctx, key, owner, "release", b.process, b.secretOf(owner), false, tombstone)
+func (b *Backend) release(ctx context.Context, key []byte, owner string, tombstone, shares bool) (*backend.Holder, error) {
+	return b.end(ctx, ending{key: key, owner: owner, kind: "release", process: b.process, secret: b.secretOf(owner), tombstone: tombstone, shares: shares})
 }
 
 // watchDelay lets a waiter that knows of the grant ask first: it may be granted itself.
@@ -83,7 +105,7 @@ func (b *Backend) watch(key []byte, processes []string) {
 		for left := provisionalTTL + watchDelay; left > 0; left = b.watchFor(name) {
 			sleep(b.ctx, left)
 		}
-		_, _ = b.end(b.ctx, key, "", "pass", "", "", false, false) // and watches the next one
+		_, _ = b.end(b.ctx, ending{key: key, kind: "pass"}) // and watches the next one
 	})
 }
 

@@ -8,15 +8,22 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-var _ backend.Keeper = (*grant)(nil)
+var (
+	_ backend.Keeper     = (*grant)(nil)
+	_ backend.Downgrader = (*grant)(nil)
+	_ backend.SlotHolder = (*grant)(nil)
+)
 
 type grant struct {
 	a     *attempt
 	token uint64
+	slots []int
 
-	mu    sync.Mutex // guards the fields below
-	until time.Time
-	sent  time.Time // when the renewal that set until was sent
+	mu       sync.Mutex // guards the fields below
+	until    time.Time
+	sent     time.Time // when the renewal that set until was sent
+	shared   bool      // the holder has a row of its own
+	doubtful bool      // so it may be: a downgrade had no reply
 }
 
 func (g *grant) Token() uint64 { return g.token }
@@ -35,11 +42,11 @@ func (g *grant) Keep(ctx context.Context, d time.Duration) error { return g.rene
 
 func (g *grant) renew(ctx context.Context, ttl time.Duration, mayShorten bool) error {
 	b := g.a.b
-	calls := []call{do(b.sql.renew, g.a.key, g.a.req.Owner, micro(ttl), mayShorten)}
-	if mayShorten { // and notifies the first waiter
-		calls = []call{do(b.sql.lock, g.a.key), calls[0]}
+	shared, doubtful := g.isShared()
+	sent, rows, err := g.sendRenewal(ctx, ttl, mayShorten, shared)
+	if err == nil && rows == 0 && doubtful {
+		sent, rows, err = g.sendRenewal(ctx, ttl, mayShorten, true)
 	}
-	sent, rows, err := b.exec(ctx, calls...)
 	if err != nil {
 		return err
 	}
@@ -49,6 +56,27 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, mayShorten bool) e
 	}
 	g.renewed(sent, ttl)
 	return nil
+}
+
+func (g *grant) sendRenewal(ctx context.Context, ttl time.Duration, mayShorten, shared bool) (sent time.Time, rows int, err error) {
+	b, key, owner := g.a.b, g.a.key, g.a.req.Owner
+	renewal := do(b.sql.renew, key, owner, micro(ttl), mayShorten)
+	switch {
+	case shared && mayShorten:
+		renewal = do(b.sql.keepShare, key, owner, micro(ttl))
+	case shared:
+		renewal = do(b.sql.renewShare, key, owner, micro(ttl))
+	}
+	if mayShorten { // and notifies the first waiter
+		return b.exec(ctx, do(b.sql.lock, key), renewal)
+	}
+	return b.exec(ctx, renewal)
+}
+
+func (g *grant) isShared() (shared, doubtful bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shared, g.doubtful
 }
 
 // renewed moves until after a renewal. The reply to a batch may arrive after a later
@@ -67,7 +95,7 @@ func (g *grant) Release(ctx context.Context) error {
 	b.mu.Lock()
 	g.a.ended = true
 	b.mu.Unlock()
-	ended, err := b.release(ctx, g.a.key, g.a.req.Owner, g.a.unanswered)
+	ended, err := b.release(ctx, g.a.key, g.a.req.Owner, g.a.unanswered, g.a.shares)
 	g.a.unregister() // also after an error: a grant that is pushed now is to be released
 	if err == nil && ended == nil {
 		err = b.lost(g.a.key)

@@ -17,7 +17,7 @@ import (
 //	err := b.Guard(ctx, tx, l.Name(), l.Owner(), token)
 //
 // Renewals also wait until the transaction has ended, so it must be much shorter than
-// the TTL. Its user needs UPDATE on the lock table. At REPEATABLE READ and above Guard
+// the TTL; those of readers and permits do not wait, but a Release does. Its user needs UPDATE on the lock table. At REPEATABLE READ and above Guard
 // may fail with 40001; then begin again as usual. With lock.WithLocalHandOff owner and
 // token are those of the lease's BackendHold; end the transaction before Unlock, because
 // the client may pass the grant on.
@@ -29,7 +29,7 @@ func (b *Backend) Guard(ctx context.Context, tx pgx.Tx, name, owner string, toke
 	if b.opt.pooled.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}
-	err := tx.QueryRow(ctx, b.sql.guard, args...).Scan()
+	err := tx.QueryRow(ctx, b.sql.guard, args...).Scan(nil)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return b.lost(b.key(name))
 	}

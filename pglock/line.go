@@ -82,7 +82,7 @@ func (l *line) arm() {
 // pollIn sets the next poll after an operation of this process, with which a lease of d began.
 func (l *line) pollIn(d time.Duration) {
 	if l.interval = 0; l.polling {
-		d = minPollInterval
+		d = min(d, minPollInterval)
 	}
 	l.next = time.Now().Add(d + slack())
 	l.latest = l.next
@@ -98,7 +98,10 @@ func (a *attempt) schedule(r reply) {
 	l := a.line
 	l.polling = polling
 	l.clock = serverClock{sent: r.sent, at: r.serverTime, stale: l.again}
-	if a.ahead = r.ahead; a.pushSeen {
+	if r.entered || a.req.Share.Exclusive() { // a reader keeps the hash of the writer ahead
+		a.ahead = r.ahead
+	}
+	if a.pushSeen {
 		a.ahead = "" // the secret may be known by now
 	}
 	known := slices.Contains(l.waiters, a)

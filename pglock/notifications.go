@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,12 +19,15 @@ type push struct {
 	ttl      time.Duration
 	received time.Time
 	proven   bool // by the secret of the attempt ahead
+	shares   bool // the lock was used with shares
 }
 
 // receive handles a notification to this process. It never blocks, and is not called
 // concurrently. Notifications are
 //
 //	g owner token expiry ttl name secret   granted, with the provisional TTL
+//	G ...                                  the same, of a lock that was used with shares
+//	s time name secret [owner token expiry]...   shares granted, with provisional TTLs; the secret may be "-"
 //	h owner time left                      first in the queue; what remains of the lease at that time
 //	l owner                                lost: broken by another client
 //
@@ -36,10 +40,24 @@ func (b *Backend) receive(payload string) {
 	if len(f) < 2 {
 		return
 	}
+	if f[0] == "s" { // as a g for each
+		for i := 4; i+2 < len(f); i += 3 {
+			b.handle([]string{"G", f[i], f[i+1], f[i+2], fmt.Sprint(number(f[i+2]) - number(f[1])), f[2], f[3]}, received)
+		}
+		return
+	}
+	b.handle(f, received)
+}
+
+func (b *Backend) handle(f []string, received time.Time) {
 	b.mu.Lock()
 	a, state, closed := b.attempts[f[1]], settled, b.closed
 	if a != nil {
 		state = a.state
+	}
+	shares := f[0] == "G"
+	if shares {
+		f[0] = "g"
 	}
 	waits := state == waiting || state == revoked
 	if waits && f[0] == "l" {
@@ -51,7 +69,7 @@ func (b *Backend) receive(payload string) {
 	case f[0] == "g" && len(f) >= 6 && state == settled:
 		b.releaseUnclaimed(f[1], f[5])
 	case f[0] == "g" && len(f) >= 6 && waits:
-		a.push(push{token: uint64(number(f[2])), expires: number(f[3]), ttl: micros64(number(f[4])), received: received}, f[6:])
+		a.push(push{token: uint64(number(f[2])), expires: number(f[3]), ttl: micros64(number(f[4])), received: received, shares: shares}, f[6:])
 	case f[0] == "h" && len(f) == 4 && waits:
 		a.leaseChanged(number(f[2]), micros64(number(f[3])))
 	case f[0] == "l" && state == holding:
@@ -98,7 +116,8 @@ func (a *attempt) checkLoss() {
 	a.checking = false // a revocation from now on is checked again
 	b.mu.Unlock()
 	info, err := b.Inspect(b.ctx, a.req.Key)
-	if err != nil || info.Holder != nil && info.Holder.Owner == a.req.Owner {
+	if err != nil || info.Holder != nil && info.Holder.Owner == a.req.Owner ||
+		slices.ContainsFunc(info.Others, func(h backend.Holder) bool { return h.Owner == a.req.Owner }) {
 		return
 	}
 	b.mu.Lock()
@@ -134,6 +153,6 @@ func (b *Backend) releaseUnclaimed(owner, name string) {
 		defer func() { <-b.hints }()
 		ctx, cancel := context.WithTimeout(b.ctx, provisionalTTL)
 		defer cancel()
-		_, _ = b.release(ctx, key, owner, false)
+		_, _ = b.release(ctx, key, owner, false, false)
 	}()
 }

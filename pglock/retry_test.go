@@ -25,7 +25,7 @@ func TestRolledBackAtCommit(t *testing.T) {
 	if err := grantFor(b, requestOf("o"), time.Minute).Release(t.Context()); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("a release that is rolled back and then finds no row: want ErrLost, got %v", err)
 	}
-	list := answer{rows: [][]string{{`lock:k`, "1", "o", "", "1000", "0", "{}"}}}
+	list := answer{rows: [][]string{{`lock:k`, "1", "o", "", "1000", "0", "{}", "{}"}}}
 	b = scripted(t, rolledBackAnswer(list), list)
 	if infos, err := b.infos(t.Context(), nil, nil, 9); err != nil || len(infos) != 1 || infos[0].Name != "k" {
 		t.Errorf("a list whose first try is rolled back: want k once, got %+v, %v", infos, err)

@@ -33,7 +33,7 @@ const secretAhead = "5ec4e7"
 
 // acquired is the reply to a request to acquire.
 func acquired(status, token string) answer {
-	return answer{rows: [][]string{{status, "1000", "60000000", token, "p", "", hashOf(secretAhead), "f", ""}}}
+	return answer{rows: [][]string{{status, "1000", "60000000", token, "p", "", hashOf(secretAhead), "f", "", "f"}}}
 }
 
 // scripted returns a backend whose server gives these answers in turn. Statements of the

@@ -18,7 +18,7 @@ const (
 	provisionalTTL = 3 * time.Second // the longest TTL of a pushed grant; also in end.sql
 	tombstoneTTL   = 5 * time.Minute // also in {tombstone ttl}; data of a dead connection arrives earlier
 	channelPrefix  = "interlock_"    // of the channel of a process
-	schemaVersion  = "interlock lock table, schema 3"
+	schemaVersion  = "interlock lock table, schema 4"
 )
 
 // The protocol. An operation that depends on the queue is a transaction of several statements,
@@ -36,20 +36,32 @@ var fragments = strings.NewReplacer(
 	"{channel}", channelPrefix,
 	"{version}", schemaVersion,
 	"{lease}", "{now} + $5::bigint * interval '1 microsecond'",
-	"{free}", "(l.owner IS NULL OR l.expires <= {now})",
+	"{free}", "((l.owner IS NULL OR l.expires <= {now}) AND l.weight = 0)",
+	// Shared holders are below this place, and tombstones from there to -1.
+	"{shared}", "-4611686018427387904",
+	"{tombstone place}", "-1 - (hashtextextended($2, 0) & 4611686018427387903)",
+	// Of the holder h of the lock l, and of the first one. See holderOf.
+	"{share}", "concat_ws(' ', h.waiter, h.token, {micros h.expires - {now}}, {micros {now} - h.granted}, h.weight, coalesce(l.capacity, 0), coalesce(array_to_string(h.slots, ','), ''), coalesce(h.metadata, ''))",
+	"{holder}", `CASE WHEN l.weight = 0 THEN l.owner ELSE coalesce((SELECT {share} FROM {table} h WHERE h.name = l.name AND h.place < {shared}
+		ORDER BY h.place LIMIT 1), '') END AS holder`,
+	// Whether a waiter fits beside those that hold.
+	"{fits}", "CASE weight WHEN 0 THEN (SELECT used FROM held) = 0 ELSE weight <= coalesce((SELECT room FROM held), weight) END",
 	"{tombstone ttl}", "interval '5 minutes'",
 	// Greater than each token of the name before, also if its row was removed: then the row with
 	// the floor is as new as the removal. A row that is removed meanwhile is in the snapshot.
 	"{first token}", "greatest({us}, (SELECT max(token) + 1 FROM {table} WHERE place = 0 AND name IN ('', $1)))",
 	// Plans of the statements after this one were made for a small table.
 	"{use indexes}", "set_config('enable_seqscan', 'off', true)",
-	"{doomed}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
+	"{dead}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
+	"{doomed}", "(left(process, 16) IN (SELECT process FROM doomed) OR EXISTS (SELECT FROM doomed WHERE process = '*'))",
 	// To a waiter: owner, time of the server, remaining lease.
 	"{notify second}", `pg_notify('{channel}' || left(second.process, 16), concat_ws(' ', 'h', second.waiter, {us}, {micros changed.expires - {now}}))`,
 )
 
 var (
-	micros = regexp.MustCompile(`\{micros ([^{}]*)\}`)
+	// {shared place token} is the place of a shared holder.
+	sharedPlace = regexp.MustCompile(`\{shared place ([^{}]*)\}`)
+	micros      = regexp.MustCompile(`\{micros ([^{}]*)\}`)
 	// {commit x} makes the commit synchronous unless x is true. A grant must survive a
 	// crash; a change that grants nothing need not, and saves a disk write.
 	commit = regexp.MustCompile(`\{commit ([^{}]*)\}`)
@@ -60,6 +72,8 @@ type statements struct {
 	table                                                     string // quoted
 	schema, columns, probe, lock, ensure, acquire, end, leave string
 	renew, renewMany, inspect, guard, turn, sweep             string
+	// of shares
+	endAny, share, peek, renewShare, renewShares, keepShare, downgrade string
 }
 
 func newStatements(table string) (statements, error) {
@@ -78,6 +92,8 @@ func newStatements(table string) (statements, error) {
 		table: quoted, schema: load("schema"), columns: load("columns"), probe: load("probe"), lock: load("lock"), ensure: load("ensure"),
 		acquire: load("acquire"), end: load("end"), leave: load("leave"), renew: load("renew"), renewMany: load("renew_many"),
 		inspect: load("inspect"), guard: load("guard"), turn: load("turn"), sweep: load("sweep"),
+		endAny: load("end_any"), share: load("share"), peek: load("peek"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
+		keepShare: load("keep_share"), downgrade: load("downgrade"),
 	}, nil
 }
 
@@ -86,6 +102,7 @@ func expand(text, table string) string {
 	for old := ""; old != text; {
 		old = text
 		text = fragments.Replace(strings.ReplaceAll(text, "{table}", table))
+		text = sharedPlace.ReplaceAllString(text, "($1 - 9223372036854775807)")
 		text = micros.ReplaceAllString(text, "(extract(epoch FROM $1) * 1000000)::bigint")
 		text = commit.ReplaceAllString(text, `set_config('synchronous_commit', CASE WHEN $1 THEN 'off'
 		WHEN current_setting('synchronous_commit') = 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)`)

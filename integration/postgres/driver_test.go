@@ -78,7 +78,7 @@ func TestBadInputIsNamed(t *testing.T) {
 	s, admin := server(t)
 	sql(t, admin, `CREATE TABLE alien (name bytea PRIMARY KEY);
 		CREATE TABLE later (name bytea PRIMARY KEY); COMMENT ON TABLE later IS 'interlock lock table, schema 9';
-		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 3';
+		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 4';
 		CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN;
 		CREATE ROLE ro LOGIN; ALTER ROLE ro SET default_transaction_read_only = on`)
 	open(t, pgtest.With(s, nil)) // creates the table

@@ -1,8 +1,9 @@
 -- $1 name, $2 owner, $3 process and hash of the secret, $4 metadata, $5 ttl in microseconds, $6 whether to wait in the queue,
 -- $7 whether this transaction has locked the row. Only then all else is as new as the row.
+-- The request is exclusive: for shares see share.sql. If shared holders have the key, owner is one of them, as text.
 -- The snapshot answers a request that changes nothing, without a row lock and without a disk write.
 WITH snapshot AS (
-	SELECT l.token, l.owner, l.metadata, l.expires, coalesce((
+	SELECT l.token, {holder}, l.metadata, l.expires, l.capacity, coalesce((
 		SELECT right(process, 32) FROM {table} WHERE name = $1 AND place > l.served AND place < w.place ORDER BY place DESC LIMIT 1
 		), right(l.process, 32)) AS ahead
 	FROM {table} l LEFT JOIN {table} w ON w.waiter = $2
@@ -23,7 +24,8 @@ WITH snapshot AS (
 		last = CASE WHEN {free} OR l.owner = $2 THEN l.last ELSE l.last + 1 END,
 		tail = CASE WHEN {free} OR l.owner = $2 THEN l.tail
 			ELSE right($3, 32) || CASE WHEN l.served < l.last THEN left(l.tail, 32) ELSE right(l.process, 32) END END
-	WHERE ($7 OR l.tombstones IS NULL OR l.tombstones <= {now}) AND CASE WHEN {free} THEN l.served = l.last ELSE $6 OR l.owner = $2 END
+	WHERE ($7 OR l.tombstones IS NULL OR l.tombstones <= {now}) AND CASE WHEN {free} THEN l.served = l.last
+		ELSE ($6 OR l.owner = $2) AND ($7 OR l.weight = 0 OR l.expires > {now}) END
 	RETURNING *
 ), entered AS (
 	INSERT INTO {table} (name, place, waiter, process, metadata, granted, ttl)
@@ -31,11 +33,12 @@ WITH snapshot AS (
 	ON CONFLICT (waiter) DO NOTHING
 	RETURNING true
 )
-SELECT CASE WHEN owner = $2 THEN 1 ELSE 0 END, {us}, {micros expires - {now}}, token, owner, coalesce(metadata, ''),
-	coalesce(right(tail, 32), ''), EXISTS (SELECT FROM entered), {commit owner <> $2}
-FROM changed
+SELECT CASE WHEN owner = $2 THEN 1 ELSE 0 END, {us}, {micros expires - {now}}, token, {holder}, coalesce(metadata, ''),
+	coalesce(right(tail, 32), ''), EXISTS (SELECT FROM entered), {commit owner <> $2 AND NOT $7}, capacity IS NOT NULL
+FROM changed l
 UNION ALL
-SELECT 0, {us}, {micros expires - {now}}, token, owner, coalesce(metadata, ''), ahead, false, NULL FROM snapshot
+SELECT 0, {us}, {micros expires - {now}}, token, holder, coalesce(metadata, ''), ahead, false, NULL, capacity IS NOT NULL FROM snapshot
 UNION ALL -- refused, or to be sent again in a transaction that locks the row and passes an expired lease on
-SELECT CASE WHEN EXISTS (SELECT FROM {table} WHERE waiter = $2 AND place < 0) THEN -1 ELSE 2 END, {us}, 0, 0, '', '', '', false, NULL
+SELECT CASE WHEN EXISTS (SELECT FROM {table} WHERE waiter = $2 AND place < 0) THEN -1 ELSE 2 END, {us}, 0, 0, '', '', '', false, NULL,
+	EXISTS (SELECT FROM {table} WHERE name = $1 AND place = 0 AND capacity IS NOT NULL)
 WHERE NOT EXISTS (SELECT FROM snapshot) AND NOT EXISTS (SELECT FROM changed)

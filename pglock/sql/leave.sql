@@ -11,11 +11,12 @@ WITH l AS (
 ), gone AS (
 	DELETE FROM {table} WHERE waiter = $2 AND place > 0 AND NOT $3
 ), void AS (
-	DELETE FROM {table} WHERE name = $1 AND place < 0 AND expires <= {now} AND waiter <> $2
+	DELETE FROM {table} WHERE name = $1 AND place BETWEEN {shared} AND -1 AND expires <= {now} AND waiter <> $2
 ), tombstone AS (
-	INSERT INTO {table} (name, place, waiter, expires)
-	SELECT $1, -1 - (hashtextextended($2, 0) & 9223372036854775807), $2, {now} + {tombstone ttl} WHERE $3
-	ON CONFLICT (waiter) DO UPDATE SET place = excluded.place, expires = excluded.expires
+	INSERT INTO {table} AS t (name, place, waiter, expires)
+	SELECT $1, {tombstone place}, $2, {now} + {tombstone ttl} WHERE $3
+	-- Of a shared holder end.sql leaves the tombstone.
+	ON CONFLICT (waiter) DO UPDATE SET place = excluded.place, expires = excluded.expires WHERE t.place >= {shared}
 ), changed AS (
 	UPDATE {table} SET tombstones = CASE WHEN $3 THEN {now} + {tombstone ttl} ELSE tombstones END
 	WHERE name = $1 AND place = 0

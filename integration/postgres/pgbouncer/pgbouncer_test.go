@@ -30,7 +30,8 @@ func TestConformance(t *testing.T) {
 	h.OwnGoroutines = suite.OwnGoroutines
 	h.ClockWorker = provision.ClockWorker(t, conformance.Self(pgtest.With(front, nil)))
 	conformance.Run(t, h, conformance.RequireHooks(), suite.Keep(t),
-		conformance.Except("exclusion/02-foreign-holder", "only this driver writes the table"))
+		conformance.Except("exclusion/02-foreign-holder", "only this driver writes the table"),
+		conformance.Except("shared/43-foreign-holder", "only this driver writes the table"))
 }
 
 // TestConformanceListening has the address of the server for the listening connection.

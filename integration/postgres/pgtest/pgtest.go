@@ -95,7 +95,7 @@ func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, para
 		Leftovers: func(ctx context.Context, name string) (left []string, err error) {
 			var found string
 			err = admin.QueryRow(ctx, `SELECT concat('owner ', owner, ' waiter ', waiter) FROM interlock
-				WHERE name = $1 AND (place > 0 OR place = 0 AND owner IS NOT NULL AND expires > now()) LIMIT 1`, pglock.Key(pglock.DefaultPrefix, name)).Scan(&found)
+				WHERE name = $1 AND (place > 0 OR place < -4611686018427387904 AND expires > now() OR place = 0 AND weight = 0 AND owner IS NOT NULL AND expires > now()) LIMIT 1`, pglock.Key(pglock.DefaultPrefix, name)).Scan(&found)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil, nil
 			}

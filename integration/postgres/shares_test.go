@@ -1,0 +1,509 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/integration/postgres/pgtest"
+)
+
+// TestShares tests the conditions of the statements of shares, one by one.
+func TestShares(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil))
+	for name, f := range map[string]func(*stage){
+		"readers renew alone": readersRenewAlone, "guard of a reader": guardOfReader, "late share": lateShare,
+		"dead readers": deadReaders, "unclaimed permits": unclaimedPermits, "cancelled large request": cancelledLargeRequest,
+		"downgrade in doubt": downgradeInDoubt, "downgrade and permits": downgradeAndPermits, "slots at a hand-over": slotsAtHandOver,
+		"kept reader": keptReader, "break of readers": breakOfReaders, "expired share": expiredShare, "prefix of permits": prefixOfPermits, "first reader of a lock": firstReader, "many readers": manyReaders,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f(&stage{t, s, admin, b, strings.ReplaceAll(name, " ", "-")})
+		})
+	}
+}
+
+func (s *stage) share(share backend.Share) backend.Request {
+	req := request(s.key, time.Hour)
+	req.Share = share
+	return req
+}
+
+func (s *stage) tryShare(share backend.Share) backend.Grant {
+	s.Helper()
+	g, err := s.b.TryAcquire(s.Context(), s.share(share))
+	must(s, err)
+	return g
+}
+
+// enqueueShare puts a share of another process, which may not exist, into the queue.
+func (s *stage) enqueueShare(process string, share backend.Share) backend.Request {
+	s.Helper()
+	req := s.enqueue(process)
+	_, err := s.admin.Exec(s.Context(), "UPDATE interlock SET weight = $2 WHERE waiter = $1", req.Owner, share.Weight)
+	must(s, err)
+	if share.Weight > 0 {
+		s.row("capacity = $2", share.Capacity)
+	}
+	return req
+}
+
+// holders returns the owners of the shared holders, in the order of their tokens.
+func (s *stage) holders() (owners []string) {
+	s.Helper()
+	info, err := s.b.Inspect(s.Context(), s.key)
+	must(s, err)
+	if info.Holder != nil {
+		for _, h := range append([]backend.Holder{*info.Holder}, info.Others...) {
+			owners = append(owners, h.Owner)
+		}
+	}
+	return owners
+}
+
+func (s *stage) wantHolders(what string, want ...string) {
+	s.Helper()
+	if got := s.holders(); !slices.Equal(got, want) {
+		s.Errorf("%s: want the holders %q, got %q", what, want, got)
+	}
+}
+
+// expireShares ends the leases of shared holders, all or that of owner.
+func (s *stage) expireShares(owner string) {
+	s.Helper()
+	s.row("expires = clock_timestamp() - interval '1 second'")
+	_, err := s.admin.Exec(s.Context(), "UPDATE interlock SET expires = clock_timestamp() - interval '1 second' WHERE name = $1 AND place < -4611686018427387904 AND (waiter = $2 OR $2 = '')",
+		[]byte("lock:"+s.key), owner)
+	must(s, err)
+}
+
+func (s *stage) next(got <-chan outcome) backend.Grant {
+	s.Helper()
+	select {
+	case o := <-got:
+		must(s, o.err)
+		return o.g
+	case <-time.After(20 * time.Second):
+		s.Fatal("not granted within 20 s")
+		return nil
+	}
+}
+
+// readersRenewAlone: a renewal of a reader waits for no transaction that has locked the row of
+// the lock. A waiter that asks when the first lease was to end finds that it was renewed.
+func readersRenewAlone(s *stage) {
+	one, two := s.tryShare(backend.Reader), s.tryShare(backend.Reader)
+	tx, err := s.admin.Begin(s.Context())
+	must(s, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(s.Context(), "SELECT FROM interlock WHERE name = $1 AND place = 0 FOR UPDATE", []byte("lock:"+s.key))
+	must(s, err)
+	ctx, cancel := context.WithTimeout(s.Context(), 4*time.Second)
+	defer cancel()
+	must(s, one.Renew(ctx, 2*time.Hour))
+	must(s, two.Renew(ctx, 2*time.Hour))
+	for i, err := range s.b.RenewBatch(ctx, []backend.Renewal{{Grant: one, TTL: time.Hour}, {Grant: two, TTL: time.Hour}}) {
+		if err != nil {
+			s.Errorf("renewal %d of a batch: %v", i, err)
+		}
+	}
+	must(s, tx.Rollback(s.Context()))
+	s.row("expires = clock_timestamp() - interval '1 second'")
+	_, err = s.b.TryAcquire(s.Context(), request(s.key, time.Hour))
+	var locked *backend.LockedError
+	if !errors.As(err, &locked) || locked.Holder.Share != backend.Reader || locked.Holder.Token != one.Token() {
+		s.Errorf("TryAcquire beside readers: want the first of them in the error, got %v", err)
+	}
+	if _, _, left := s.state(); left < time.Hour {
+		s.Errorf("want the row to have the end of the first lease, got it after %v", left)
+	}
+	must(s, one.Release(s.Context()))
+	must(s, two.Release(s.Context()))
+	must(s, s.try().Release(s.Context()))
+}
+
+// guardOfReader: the transaction of a reader depends on its lease, and lets it renew.
+func guardOfReader(s *stage) {
+	req := s.share(backend.Reader)
+	g, err := s.b.TryAcquire(s.Context(), req)
+	must(s, err)
+	tx, err := s.admin.Begin(s.Context())
+	must(s, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	must(s, s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
+	must(s, g.Renew(s.Context(), time.Hour))
+	must(s, s.tryShare(backend.Reader).Release(s.Context())) // another reader comes and goes
+	s.expireShares(req.Owner)
+	got := make(chan error, 1)
+	go func() { _, err := s.b.TryAcquire(s.Context(), request(s.key, time.Hour)); got <- err }()
+	s.blocked()
+	select {
+	case err := <-got:
+		s.Errorf("a writer, while the transaction of the reader is open: want it to wait, got %v", err)
+	default:
+	}
+	must(s, tx.Commit(s.Context()))
+	must(s, <-got)
+	tx, err = s.admin.Begin(s.Context())
+	must(s, err)
+	s.lost("Guard of a reader that has expired", s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
+	must(s, tx.Rollback(s.Context()))
+}
+
+// lateShare: a request that arrives after Abandon is refused, whether the attempt held or waited.
+func lateShare(s *stage) {
+	for _, share := range []backend.Share{backend.Reader, {Weight: 2, Capacity: 3}} {
+		req := s.share(share)
+		_, err := s.b.TryAcquire(s.Context(), req)
+		must(s, err)
+		must(s, s.b.Abandon(s.Context(), req))
+		if _, err := s.b.TryAcquire(s.Context(), req); !errors.Is(err, backend.ErrInvalid) {
+			s.Errorf("%s: a request of a holder that was abandoned: want ErrInvalid, got %v", share, err)
+		}
+		writer, waiter := s.try(), s.share(share)
+		ctx, cancel := context.WithCancel(s.Context())
+		waiter.OnWait = func(*backend.LockedError) { cancel() }
+		_, err = s.b.Acquire(ctx, waiter)
+		if !errors.Is(err, context.Canceled) {
+			s.Errorf("%s: a cancelled wait: want context.Canceled, got %v", share, err)
+		}
+		other := open(s.T, pgtest.With(s.s, nil)) // does not know that each request had a reply
+		must(s, other.Abandon(s.Context(), waiter))
+		must(s, writer.Release(s.Context()))
+		if _, err := other.TryAcquire(s.Context(), waiter); !errors.Is(err, backend.ErrInvalid) {
+			s.Errorf("%s: a request of a waiter that was abandoned: want ErrInvalid, got %v", share, err)
+		}
+		must(s, s.try().Release(s.Context()))
+	}
+}
+
+// deadReaders: readers of a dead process are granted together, and expire together with its
+// waiters.
+func deadReaders(s *stage) {
+	g := s.try()
+	d1, d2 := s.enqueueShare(noProcess, backend.Reader), s.enqueueShare(noProcess, backend.Reader)
+	live := s.enqueueShare("1111111111111111", backend.Reader)
+	s.enqueue(noProcess)
+	last := s.enqueueShare("2222222222222222", backend.Reader)
+	must(s, g.Release(s.Context()))
+	s.wantHolders("readers ahead of the writer", d1.Owner, d2.Owner, live.Owner)
+	_, err := s.admin.Exec(s.Context(), "UPDATE interlock SET unclaimed = 0, expires = expires + interval '1 hour' WHERE waiter = $1", live.Owner)
+	must(s, err)
+	s.expireShares(d1.Owner)
+	s.expireShares(d2.Owner)
+	if _, err := s.b.TryAcquire(s.Context(), request(s.key, time.Hour)); !errors.Is(err, backend.ErrLocked) {
+		s.Errorf("beside a live reader: want ErrLocked, got %v", err)
+	}
+	s.wantHolders("after the writer of the dead process has left", live.Owner, last.Owner)
+	_, err = s.b.Break(s.Context(), s.key, "")
+	must(s, err)
+	s.wantHolders("after a break of all")
+}
+
+// unclaimedPermits: after four unclaimed grants in a row the waiter that asks is granted, and
+// those before it keep their places.
+func unclaimedPermits(s *stage) {
+	all := backend.Share{Weight: 2, Capacity: 2}
+	g := s.tryShare(all)
+	var dead []backend.Request
+	for i := range 7 {
+		dead = append(dead, s.enqueueShare(fmt.Sprintf("%016d", i), all))
+	}
+	live := s.enqueueShare("aaaaaaaaaaaaaaaa", all)
+	live.Share = all
+	must(s, g.Release(s.Context()))
+	for range 3 {
+		s.expireShares("")
+		if _, err := s.b.TryAcquire(s.Context(), s.share(all)); !errors.Is(err, backend.ErrLocked) {
+			s.Errorf("TryAcquire of a key with waiters: want ErrLocked, got %v", err)
+		}
+	}
+	s.wantHolders("after three unclaimed grants", dead[3].Owner)
+	s.expireShares("")
+	g, err := s.b.TryAcquire(s.Context(), live) // as it polls
+	must(s, err)
+	must(s, g.Renew(s.Context(), time.Hour))
+	if _, queue, _ := s.state(); queue != dead[4].Owner+","+dead[5].Owner+","+dead[6].Owner {
+		s.Errorf("want the others to keep their places, got %q", queue)
+	}
+	_, err = s.b.Break(s.Context(), s.key, live.Owner)
+	must(s, err)
+	s.wantHolders("after the end of the one that asked", dead[4].Owner)
+}
+
+// cancelledLargeRequest: the requests behind a large one are granted when it leaves.
+func cancelledLargeRequest(s *stage) {
+	g := s.tryShare(backend.Share{Weight: 1, Capacity: 3})
+	ctx, cancel := context.WithCancel(s.Context())
+	large := s.share(backend.Share{Weight: 3, Capacity: 3})
+	waits, left := make(chan struct{}, 1), make(chan error, 1)
+	large.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
+	go func() { _, err := s.b.Acquire(ctx, large); left <- err }()
+	select {
+	case <-waits:
+	case err := <-left:
+		s.Fatalf("a request for more than is free: want it to wait, got %v", err)
+	}
+	one, two := waitFor(s, s.b, s.share(backend.Share{Weight: 1, Capacity: 3})), waitFor(s, s.b, s.share(backend.Share{Weight: 1, Capacity: 3}))
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		s.Errorf("a cancelled wait: want context.Canceled, got %v", err)
+	}
+	must(s, s.b.Abandon(s.Context(), large))
+	for _, g := range []backend.Grant{s.next(one), s.next(two), g} {
+		must(s, g.Release(s.Context()))
+	}
+}
+
+// downgradeInDoubt: the reply of a downgrade was lost. Renew and Release work, done or not.
+func downgradeInDoubt(s *stage) {
+	for _, done := range []bool{false, true} {
+		g := s.try()
+		if done {
+			must(s, g.(backend.Downgrader).Downgrade(s.Context()))
+			must(s, g.(backend.Downgrader).Downgrade(s.Context()))
+		}
+		must(s, g.Renew(s.Context(), time.Hour))
+		must(s, g.(backend.Keeper).Keep(s.Context(), time.Hour))
+		must(s, g.Release(s.Context()))
+		s.lost("Downgrade after the release", g.(backend.Downgrader).Downgrade(s.Context()))
+		must(s, s.try().Release(s.Context()))
+	}
+	g := s.try()
+	tx, err := s.admin.Begin(s.Context())
+	must(s, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(s.Context(), "SELECT FROM interlock WHERE name = $1 AND place = 0 FOR UPDATE", []byte("lock:"+s.key))
+	must(s, err)
+	ctx, cancel := context.WithTimeout(s.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := g.(backend.Downgrader).Downgrade(ctx); !errors.Is(err, backend.ErrUncertain) {
+		s.Errorf("a downgrade that waits for the row: want ErrUncertain, got %v", err)
+	}
+	must(s, tx.Rollback(s.Context()))
+	must(s, g.Renew(s.Context(), time.Hour))
+	must(s, g.(backend.Downgrader).Downgrade(s.Context()))
+	must(s, s.tryShare(backend.Reader).Release(s.Context()))
+	must(s, g.Release(s.Context()))
+}
+
+// downgradeAndPermits: a writer does not become a reader while permits are waited for.
+func downgradeAndPermits(s *stage) {
+	g := s.try()
+	got := waitFor(s, s.b, s.share(backend.Share{Weight: 1, Capacity: 3}))
+	if err := g.(backend.Downgrader).Downgrade(s.Context()); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "semaphore of 3") {
+		s.Errorf("a downgrade while permits are waited for: want an ErrInvalid that names the capacity, got %v", err)
+	}
+	must(s, g.Renew(s.Context(), time.Hour))
+	must(s, g.Release(s.Context()))
+	must(s, s.next(got).Release(s.Context()))
+	g = s.try() // nothing is left of the capacity
+	must(s, g.(backend.Downgrader).Downgrade(s.Context()))
+	must(s, g.Release(s.Context()))
+}
+
+// slotsAtHandOver: permits that one release admits have the lowest free slots, in their order.
+func slotsAtHandOver(s *stage) {
+	of := func(weight int) backend.Share { return backend.Share{Weight: weight, Capacity: 5} }
+	low, large := s.tryShare(of(1)), s.tryShare(of(4))
+	first, second := waitFor(s, s.b, s.share(of(1))), waitFor(s, s.b, s.share(of(2)))
+	must(s, low.Release(s.Context()))
+	g := s.next(first)
+	must(s, large.Release(s.Context()))
+	h := s.next(second)
+	if got := fmt.Sprint(g.(backend.SlotHolder).Slots(), h.(backend.SlotHolder).Slots()); got != "[0] [1 2]" {
+		s.Errorf("want the slots [0] [1 2], got %s", got)
+	}
+	must(s, g.Release(s.Context()))
+	must(s, h.Release(s.Context()))
+}
+
+// keptReader: a reader that is left to expire early frees its share then.
+func keptReader(s *stage) {
+	g := s.tryShare(backend.Reader)
+	got := waitFor(s, s.b, request(s.key, time.Hour))
+	begun := time.Now()
+	must(s, g.(backend.Keeper).Keep(s.Context(), 500*time.Millisecond))
+	w := s.next(got)
+	if took := time.Since(begun); took < 500*time.Millisecond {
+		s.Errorf("want the reader kept for 500ms, a writer was granted after %v", took)
+	}
+	s.lost("Release of a reader that expired", g.Release(s.Context()))
+	must(s, w.Release(s.Context()))
+}
+
+// expiredShare: a share that expires is free in its time, beside one that does not.
+func expiredShare(s *stage) {
+	half := backend.Share{Weight: 1, Capacity: 2}
+	req := s.share(half)
+	req.TTL = 500 * time.Millisecond
+	short, err := s.b.TryAcquire(s.Context(), req)
+	must(s, err)
+	long := s.tryShare(half)
+	g := s.next(waitFor(s, s.b, s.share(half)))
+	if left := time.Until(short.Until()); left > 0 {
+		s.Errorf("want the share kept for its TTL, it was granted %v before", left)
+	}
+	if got := fmt.Sprint(g.(backend.SlotHolder).Slots()); got != "[0]" {
+		s.Errorf("want the slot of the share that expired, [0], got %s", got)
+	}
+	s.lost("Renew of the share that expired", short.Renew(s.Context(), time.Hour))
+	must(s, long.Renew(s.Context(), time.Hour))
+	must(s, long.Release(s.Context()))
+	must(s, g.Release(s.Context()))
+	short, err = s.b.TryAcquire(s.Context(), req)
+	must(s, err)
+	s.expireShares("")
+	s.lost("Renew of an expired share", short.Renew(s.Context(), time.Hour))
+	s.lost("Release of an expired share", short.Release(s.Context()))
+}
+
+// prefixOfPermits: one release admits the requests at the head of the queue that fit together,
+// and none behind one that does not.
+func prefixOfPermits(s *stage) {
+	of := func(weight int) backend.Share { return backend.Share{Weight: weight, Capacity: 5} }
+	g := s.tryShare(of(5))
+	var queue []string
+	for _, share := range []backend.Share{of(2), of(2), of(2), {}, of(1)} {
+		req := s.enqueueShare("1111111111111111", share)
+		queue = append(queue, req.Owner)
+	}
+	s.row("capacity = 5")
+	if _, err := s.b.TryAcquire(s.Context(), s.share(backend.Reader)); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "semaphore of 5") {
+		s.Errorf("a reader beside permits: want an ErrInvalid that names the capacity, got %v", err)
+	}
+	must(s, g.Release(s.Context()))
+	s.wantHolders("after the release of all permits", queue[0], queue[1])
+	for i, want := range [][]string{{queue[1], queue[2]}, {queue[2]}, {queue[3]}, {queue[4]}} {
+		owner := s.holders()[0]
+		_, err := s.b.Break(s.Context(), s.key, owner)
+		must(s, err)
+		s.wantHolders(fmt.Sprint("after end ", i), want...)
+	}
+}
+
+// breakOfReaders: each holder of a lock that is broken loses it.
+func breakOfReaders(s *stage) {
+	one, two := s.tryShare(backend.Reader), s.tryShare(backend.Reader)
+	owners := s.holders()
+	broken, err := s.b.Break(s.Context(), s.key, owners[1])
+	must(s, err)
+	if broken == nil || broken.Token != two.Token() || broken.Share != backend.Reader {
+		s.Errorf("want the second reader broken, got %+v", broken)
+	}
+	s.lost("Renew of a reader that was broken", two.Renew(s.Context(), time.Hour))
+	must(s, one.Renew(s.Context(), time.Hour))
+	var locked *backend.LockedError
+	if _, err := s.b.Break(s.Context(), s.key, owners[1]); !errors.As(err, &locked) || locked.Holder.Owner != owners[0] {
+		s.Errorf("Break of an earlier holder: want the present one, got %v", err)
+	}
+	two = s.tryShare(backend.Reader)
+	broken, err = s.b.Break(s.Context(), s.key, "")
+	must(s, err)
+	if broken == nil || broken.Token != one.Token() {
+		s.Errorf("Break of all: want the first holder, got %+v", broken)
+	}
+	for _, g := range []backend.Grant{one, two} {
+		s.lost("Renew after a break of all", g.Renew(s.Context(), time.Hour))
+	}
+	must(s, s.try().Release(s.Context()))
+}
+
+// firstReader: a writer of a lock that was never used with shares finds a reader behind it.
+func firstReader(s *stage) {
+	g := s.try()
+	got := waitFor(s, s.b, s.share(backend.Reader))
+	must(s, g.Release(s.Context()))
+	must(s, s.next(got).Release(s.Context()))
+
+	s.key += "-abandoned"
+	req := request(s.key, time.Hour)
+	_, err := s.b.TryAcquire(s.Context(), req)
+	must(s, err)
+	got = waitFor(s, s.b, s.share(backend.Reader))
+	must(s, s.b.Abandon(s.Context(), req))
+	must(s, s.next(got).Release(s.Context()))
+}
+
+// manyReaders: one release grants all readers that wait, and its notifications prove it, so that
+// no reader has to ask.
+func manyReaders(s *stage) {
+	const readers = 100
+	g := s.try()
+	var got []<-chan outcome
+	for range readers {
+		got = append(got, waitFor(s, s.b, s.share(backend.Reader)))
+	}
+	writer := waitFor(s, s.b, request(s.key, time.Hour))
+	before, err := pgtest.Commands(s.Context(), s.admin)
+	must(s, err)
+	must(s, g.Release(s.Context()))
+	last, held := uint64(0), []backend.Grant(nil)
+	for _, ch := range got {
+		g := s.next(ch)
+		if g.Token() <= last {
+			s.Errorf("token %d after %d", g.Token(), last)
+		}
+		last, held = g.Token(), append(held, g)
+	}
+	after, err := pgtest.Commands(s.Context(), s.admin)
+	must(s, err)
+	if cost := after - before; cost > 10 {
+		s.Errorf("a release to %d readers: want 2 statements, and a few if the machine is slow, got %d", readers, cost)
+	}
+	for i, err := range s.b.RenewBatch(s.Context(), func() (all []backend.Renewal) {
+		for _, g := range held {
+			all = append(all, backend.Renewal{Grant: g, TTL: time.Hour})
+		}
+		return all
+	}()) {
+		if err != nil {
+			s.Errorf("renewal %d: %v", i, err)
+		}
+	}
+	for _, g := range held {
+		must(s, g.Release(s.Context()))
+	}
+	must(s, s.next(writer).Release(s.Context()))
+}
+
+// TestSweepOfShares: a name whose last holder expired long ago is removed, and one with a live
+// holder stays. Tokens rise.
+func TestSweepOfShares(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil))
+	tokens := map[string]uint64{}
+	for _, key := range []string{"dead", "alive"} {
+		for range 2 {
+			req := request(key, time.Hour)
+			req.Share = backend.Reader
+			g, err := b.TryAcquire(t.Context(), req)
+			must(t, err)
+			tokens[key] = g.Token()
+		}
+	}
+	sql(t, admin, `UPDATE interlock SET granted = granted - interval '5 hours', expires = expires - interval '5 hours', token = token - 18000000000 WHERE place = 0 AND name <> '';
+		UPDATE interlock SET expires = expires - interval '5 hours' WHERE place < -4611686018427387904 AND name = 'lock:dead'`)
+	n, err := b.Sweep(t.Context(), time.Hour)
+	must(t, err)
+	var left int
+	must(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM interlock WHERE name <> ''").Scan(&left))
+	if n != 1 || left != 3 {
+		t.Errorf("want one lock removed with its holders, and three rows of the other left, got %d and %d", n, left)
+	}
+	for key, last := range tokens {
+		_, err := b.Break(t.Context(), key, "")
+		must(t, err)
+		g, err := b.TryAcquire(t.Context(), request(key, time.Second))
+		must(t, err)
+		if key == "dead" && g.Token() <= last-18000000000 || g.Token() == 0 {
+			t.Errorf("token of %s after a sweep: %d after %d", key, g.Token(), last)
+		}
+	}
+}
