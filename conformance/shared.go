@@ -165,8 +165,12 @@ func foreignExcludesShares(t *T) {
 }
 
 // queueShares makes waiters for shares of a key wait one after the other.
-func (t *T) queueShares(key string, shares ...lock.Share) (got []<-chan locked) {
-	ws := []*waiter{t.waiter(), t.waiter()}
+func (t *T) queueShares(key string, shares ...lock.Share) []<-chan locked {
+	return t.queueSharesOf([]*waiter{t.waiter(), t.waiter()}, key, shares...)
+}
+
+// queueSharesOf is queueShares with clients that are open already.
+func (t *T) queueSharesOf(ws []*waiter, key string, shares ...lock.Share) (got []<-chan locked) {
 	for i, s := range shares {
 		w := ws[i%len(ws)]
 		got = append(got, t.waiting(t.ctx, w, shareOf(w.c, key, s), fmt.Sprintf("waiter %d for %s", i, s)))

@@ -81,14 +81,15 @@ func (t *T) tryShare(b backend.Backend, key string, ttl time.Duration, s lock.Sh
 func shareExpires(t *T) {
 	key, ttl := t.key("share-expires"), t.ttl()
 	s := permits(1, 2)
-	raw := t.open()
+	raw, other, third := t.open(), t.open(), t.client() // opening takes a part of the TTL
+	ws := []*waiter{t.waiter(), t.waiter()}
+	_, long := t.tryShare(other, key, t.longTTL(), s)
 	_, short := t.tryShare(raw, key, ttl, s)
-	_, long := t.tryShare(t.open(), key, t.longTTL(), s)
 	var got []<-chan locked
 	if _, ok := t.probe.(backend.Waiter); ok {
-		got = t.queueShares(key, s, s)
+		got = t.queueSharesOf(ws, key, s, s)
 	} else {
-		got = append(got, t.lockAsync(t.ctx, shareOf(t.client(), key, s)))
+		got = append(got, t.lockAsync(t.ctx, shareOf(third, key, s)))
 	}
 	next := t.granted(t.deathBound(ttl), "a permit of a holder that does not renew", got[0])
 	if before := short.Until().Sub(next.at); before > 0 {
@@ -104,7 +105,7 @@ func shareExpires(t *T) {
 	if err := long.Renew(t.ctx, t.longTTL()); err != nil {
 		t.errorf("Renew of the other permit: want nil, got %v", err)
 	}
-	t.refused(shareOf(t.client(), key, s), "a third permit of two")
+	t.refused(shareOf(third, key, s), "a third permit of two")
 	if err := long.Release(t.ctx); err != nil {
 		t.errorf("Release of the other permit: want nil, got %v", err)
 	}
@@ -118,7 +119,7 @@ func shareExpires(t *T) {
 	key = t.key("readers-expire")
 	_, first := t.tryShare(raw, key, ttl/2, backend.Reader)
 	_, last := t.tryShare(raw, key, ttl, backend.Reader)
-	writer := t.granted(t.deathBound(ttl), "a writer behind two readers that do not renew", t.lockAsync(t.ctx, t.client().Mutex(key)))
+	writer := t.granted(t.deathBound(ttl), "a writer behind two readers that do not renew", t.lockAsync(t.ctx, third.Mutex(key)))
 	for _, g := range []backend.Grant{first, last} {
 		if before := g.Until().Sub(writer.at); before > 0 {
 			t.errorf("a reader that does not renew: want it kept until its TTL has passed, a writer was granted %v before", before)
