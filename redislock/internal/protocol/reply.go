@@ -114,7 +114,7 @@ func (r Reply) Info(name string) backend.Info {
 	i := backend.Info{Name: name}
 	waiters := 3
 	switch r.Status {
-	case Yes:
+	case Yes, OtherOwner:
 		h := r.Holder()
 		h.Age = r.since(int64(h.Token))
 		i.Holder = &h
