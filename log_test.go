@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,10 +120,11 @@ func TestDefaultLoggerInAnOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close(context.Background())
-		lockMany(t, client, 10)
+		leases := lockMany(t, client, 10)
 		start := time.Now()
 		f.setSpoil(unanswered(start, start.Add(ttl*11/10)))
 		time.Sleep(4 * ttl)
+		runtime.KeepAlive(leases) // else they are reported as forgotten
 		lost := `msg="lock lost"`
 		wantLines(t, "an outage", out.take(), `msg="lock renewals fail`, lost, lost, lost, `lost=10`)
 	})

@@ -19,10 +19,11 @@ func (a *App) inspectCommand() *Command {
 		Use:   "inspect NAME",
 		Short: "Show the holder of a lock and its waiters",
 		Long: `Show the holder of a lock and its waiters, in the order of the queue if the service
-has one. Readers and permits may have several holders. A lock without a holder is free, whether or not it was ever used; -o json has a
-holder that is null. The exit code is 0 in both cases; with --held it is 0 if the lock is
-held and 1 if it is free. An error has a code of its own: 64 or 69. In ZooKeeper
-the request writes to the lock's node, to read the clock of the leader.`,
+has one. A lock of readers or of permits may have several holders. A lock without a
+holder is free, whether or not it was ever used; -o json has a holder that is null. The
+exit code is 0 in both cases; with --held it is 0 if the lock is held and 1 if it is
+free. An error has a code of its own: 64 or 69. In ZooKeeper the request writes to the
+lock's node, to read the clock of the leader.`,
 		Example: `  lockctl inspect nightly
   lockctl inspect nightly -o json | jq .holder.token
   lockctl inspect --held nightly >/dev/null; case $? in 0) echo held;; 1) echo free;; esac`,

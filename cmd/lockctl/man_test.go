@@ -71,7 +71,7 @@ func TestManual(t *testing.T) {
 			}
 		}
 		for _, f := range of {
-			if !regexp.MustCompile(`\n\.B (-\w, )?--` + f + `( \w+)?\n`).MatchString(text) {
+			if !regexp.MustCompile(`\n\.B (-\w, )?--` + f + `( [\w/]+)?\n`).MatchString(text) {
 				t.Errorf("%s: no --%s", name, f)
 			}
 		}
