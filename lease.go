@@ -125,9 +125,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // already; call Downgrade again. There is no opposite, see RWMutex.
 func (l *Lease) Downgrade(ctx context.Context) error { return l.of.downgrade(ctx) }
 
-// Slots returns which of the permits 0 to n-1 of a Semaphore of n the lease holds, in rising
-// order: the lowest that were free when it was granted. No other trusted lease holds any of
-// them, so a slot can number a worker, a shard or a port. It is nil for any other lease.
+// Slots returns which of the permits 0 to n-1 of a Semaphore of n the lease holds, in rising order:
+// the lowest that were free when it was granted. No other trusted lease but one nested in it has
+// any of them, so a slot can number a worker, a shard or a port. It is nil for any other lease.
 func (l *Lease) Slots() []int { return l.of.Slots() }
 
 // RestartMinHold makes the minimum hold (WithMinHold) count from now instead of from

@@ -110,6 +110,23 @@ func TestNestedShares(t *testing.T) {
 	}
 }
 
+func TestShareIncludes(t *testing.T) {
+	permits := func(k, n int) lock.Share { return lock.Share{Weight: k, Capacity: n} }
+	for _, c := range []struct {
+		holds, asks lock.Share
+		want        bool
+	}{
+		{lock.Share{}, lock.Share{}, true}, {lock.Share{}, backend.Reader, true}, {lock.Share{}, permits(1, 3), false},
+		{backend.Reader, backend.Reader, true}, {backend.Reader, lock.Share{}, false}, {backend.Reader, permits(1, 3), false},
+		{permits(2, 3), permits(1, 3), true}, {permits(2, 3), permits(3, 3), false}, {permits(2, 3), permits(1, 4), false},
+		{permits(2, 3), lock.Share{}, false}, {permits(1, 3), backend.Reader, false},
+	} {
+		if got := c.holds.Includes(c.asks); got != c.want {
+			t.Errorf("%v includes %v: got %t, want %t", c.holds, c.asks, got, c.want)
+		}
+	}
+}
+
 func TestDowngradeRefused(t *testing.T) {
 	c := newClient(t, memlock.New())
 	permit, reader := mustLock(t, c.Semaphore("sem", 3).Weighted(1)), mustRLock(t, c.RWMutex("rw"))

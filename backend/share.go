@@ -49,9 +49,13 @@ func (s Share) Mode() string {
 	return "permits"
 }
 
-// Includes reports whether a holder of s also holds o.
+// Includes reports whether a holder of s also holds o. A holder of the whole key may read, but
+// has no slots of a semaphore.
 func (s Share) Includes(o Share) bool {
-	return s.Exclusive() || !o.Exclusive() && s.Capacity == o.Capacity && s.Weight >= o.Weight
+	if s.Exclusive() || o.Exclusive() {
+		return s.Exclusive() && (o.Exclusive() || o == Reader)
+	}
+	return s.Capacity == o.Capacity && s.Weight >= o.Weight
 }
 
 // Validate returns an ErrInvalid for a share that can never be granted.
