@@ -63,7 +63,7 @@ var mysqlSteps = []Step{
 	{"MySQL: and by the release of its attempt", "mysqllock/acquire.go",
 		"unanswered: a.unanswered, contended", "contended", mysqlIn, "TestSteps/^mariadb-11$/unanswered"},
 	{"MySQL: an abandoned attempt leaves the queue", "mysqllock/packet.go",
-		"place IN (@interlock_next,@interlock_mine) AND place>0",
+		"place IN (CAST(IFNULL(@interlock_next,0) AS SIGNED),CAST(@interlock_mine AS SIGNED)) AND place+0>0",
 		"place=@interlock_next AND place>0", mysqlIn, mysqlTests},
 	{"MySQL: a grant counts from before its request", "mysqllock/acquire.go",
 		"until: s.sent.Add(min(s.left(), a.req.TTL))",
