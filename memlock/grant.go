@@ -57,19 +57,14 @@ func (g *grant) keep(ctx context.Context, ttl time.Duration, shorten bool) error
 	if err := g.b.check(ctx); err != nil {
 		return err
 	}
-	now := time.Now()
-	g.sh.mu.Lock()
-	defer g.sh.mu.Unlock()
-	e := g.held(now)
-	if e == nil {
-		return backend.ErrLost
-	}
-	g.promised = now.Add(ttl)
-	if shorten || g.promised.After(g.until) {
-		g.until = g.promised
-		e.arm(now)
-	}
-	return nil
+	return g.change(func(e *entry, now time.Time) error {
+		g.promised = now.Add(ttl)
+		if shorten || g.promised.After(g.until) {
+			g.until = g.promised
+			e.arm(now)
+		}
+		return nil
+	})
 }
 
 // Release ignores ctx: it does not wait.
@@ -77,15 +72,10 @@ func (g *grant) Release(context.Context) error {
 	if g.b.closed.Load() {
 		return backend.ErrClosed
 	}
-	now := time.Now()
-	g.sh.mu.Lock()
-	defer g.sh.mu.Unlock()
-	e := g.held(now)
-	if e == nil {
-		return backend.ErrLost
-	}
-	e.end(g, now)
-	return nil
+	return g.change(func(e *entry, now time.Time) error {
+		e.end(g, now)
+		return nil
+	})
 }
 
 // Downgrade implements backend.Downgrader.
@@ -93,6 +83,24 @@ func (g *grant) Downgrade(ctx context.Context) error {
 	if err := g.b.check(ctx); err != nil {
 		return err
 	}
+	return g.change(func(e *entry, now time.Time) error {
+		if !g.share.Exclusive() {
+			return nil
+		}
+		if err := e.checkCapacity(backend.Reader); err != nil {
+			return err
+		}
+		g.share = backend.Reader
+		e.weight = g.share.Weight
+		e.count(g.share)
+		e.admit(now)
+		return nil
+	})
+}
+
+// change calls f with the entry that g holds, under the mutex of the shard. It returns ErrLost if g
+// holds none.
+func (g *grant) change(f func(e *entry, now time.Time) error) error {
 	now := time.Now()
 	g.sh.mu.Lock()
 	defer g.sh.mu.Unlock()
@@ -100,17 +108,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 	if e == nil {
 		return backend.ErrLost
 	}
-	if !g.share.Exclusive() {
-		return nil
-	}
-	if err := e.checkCapacity(backend.Reader); err != nil {
-		return err
-	}
-	g.share = backend.Reader
-	e.weight = g.share.Weight
-	e.count(g.share)
-	e.admit(now)
-	return nil
+	return f(e, now)
 }
 
 // Slots implements backend.SlotHolder.

@@ -100,8 +100,8 @@ func (b *Backend) leavePacket(v values, bury bool) packet {
 	if bury {
 		p = append(p, tombstone...)
 	}
-	// If neither is in the queue, this reads the row of the lock, which is locked. For an IN with NULL, or with no possible
-	// value, MariaDB scans the table and waits for rows of others.
+	// If neither is in the queue, the places are that of the lock's row, which is locked. If no place in the list is
+	// possible, MariaDB takes a range of the whole queue, and locks the row of another lock behind it.
 	p = append(p, "DELETE FROM {table} WHERE name={name} AND place IN (CAST(IFNULL(@interlock_next,0) AS SIGNED),CAST(@interlock_mine AS SIGNED)) AND place+0>0",
 		"COMMIT",
 		"SELECT @interlock_shares=0,@interlock_from<"+none+",@interlock_next IS NOT NULL,FALSE,FALSE,IF(@interlock_shares=0,"+b.releaseName(v)+",0)")

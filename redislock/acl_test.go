@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
@@ -19,16 +21,20 @@ const aclRules = "resetkeys resetchannels -@all ~lock:* ~{lock:* &lock:* &{lock:
 // shareRules are what readers and semaphores need in addition.
 const shareRules = " +hget +hset +hdel +hgetall +hvals +zcard"
 
+// setRules gives the user app these rules and no others.
+func setRules(t *testing.T, admin redis.UniversalClient, rules string) {
+	t.Helper()
+	args := []any{"acl", "setuser", "app", "reset", "on", ">app-secret"}
+	for f := range strings.FieldsSeq(rules) {
+		args = append(args, f)
+	}
+	must(t, admin.Do(t.Context(), args...).Err())
+}
+
 func TestLeastPrivilege(t *testing.T) {
 	addr := private(t)
 	admin := client(t, addr)
-	rules := func(s string) {
-		args := []any{"acl", "setuser", "app", "reset", "on", ">app-secret"}
-		for f := range strings.FieldsSeq(s) {
-			args = append(args, f)
-		}
-		must(t, admin.Do(t.Context(), args...).Err())
-	}
+	rules := func(s string) { setRules(t, admin, s) }
 	rules(aclRules)
 	url := "redis://app:app-secret@" + addr
 	cycle := func(b *Backend) error {

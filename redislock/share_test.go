@@ -312,13 +312,7 @@ func TestShareCommands(t *testing.T) {
 func TestLeastPrivilegeOfShares(t *testing.T) {
 	addr := private(t)
 	admin := client(t, addr)
-	rules := func(s string) {
-		args := []any{"acl", "setuser", "app", "reset", "on", ">app-secret"}
-		for f := range strings.FieldsSeq(s) {
-			args = append(args, f)
-		}
-		must(t, admin.Do(t.Context(), args...).Err())
-	}
+	rules := func(s string) { setRules(t, admin, s) }
 	rules(aclRules)
 	b := openURL(t, "redis://app:app-secret@"+addr)
 	cycle := func() error {

@@ -42,7 +42,7 @@ var shareSteps = []Step{
 		"\te.weight -= g.share.Weight\n",
 		"", "conformance", "TestMemlock" + shares + "45-permits"},
 	{"memory: a downgrade admits the readers that wait", "memlock/grant.go",
-		"\te.count(g.share)\n\te.admit(now)\n",
+		"\te.count(g.share)\n\t\te.admit(now)\n",
 		"\te.count(g.share)\n", "conformance", "TestMemlock" + shares + "44-downgrade"},
 	{"fence: a write below the token of a reader is refused", "fence/shares.go",
 		"g.see(token, &g.greatest)",

@@ -204,23 +204,26 @@ func (h *heldGrant) send(ctx context.Context, ttl time.Duration, renew func(cont
 // its TTL if ttl is zero: then the end of a fixed lease stays where it is. An error that
 // matches ErrLost has ended the lease.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
-	h := l.held
+	return l.request(ctx, func() error { return l.held.renew(ctx, ttl, ttl == 0 && l.held.params.Fixed) })
+}
+
+// request calls send, which asks the service about the grant of the lease, unless the lease or
+// ctx has ended. Closing waits for it. If the lease has ended meanwhile, the error is that.
+func (l *Lease) request(ctx context.Context, send func() error) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return retry.ContextError(ctx)
 	}
-	if !h.engine.tasks.Begin() {
+	tasks := l.held.engine.tasks
+	if !tasks.Begin() {
 		return backend.ErrClosed
 	}
-	defer h.engine.tasks.Done()
-	err := h.renew(ctx, ttl, ttl == 0 && h.params.Fixed)
+	defer tasks.Done()
+	err := send()
 	if cause := l.Err(); cause != nil {
 		return cause
-	}
-	if err == nil {
-		return nil
 	}
 	return retry.WithContext(ctx, err)
 }

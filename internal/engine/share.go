@@ -22,22 +22,7 @@ func (l *Lease) Slots() []int {
 // ctx ends or half of the trust that is left has passed. From the first request on nothing may
 // rely on exclusion, unless the service has refused the request.
 func (l *Lease) Downgrade(ctx context.Context) error {
-	h := l.held
-	if err := l.Err(); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return retry.ContextError(ctx)
-	}
-	if !h.engine.tasks.Begin() {
-		return backend.ErrClosed
-	}
-	defer h.engine.tasks.Done()
-	err := h.downgrade(ctx)
-	if cause := l.Err(); cause != nil {
-		return cause
-	}
-	return retry.WithContext(ctx, err)
+	return l.request(ctx, func() error { return l.held.downgrade(ctx) })
 }
 
 func (h *heldGrant) downgrade(ctx context.Context) error {
