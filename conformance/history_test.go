@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // step is an operation of a history written by hand, in milliseconds.
@@ -20,7 +22,7 @@ type step struct {
 }
 
 func (s step) operation() porcupine.Operation {
-	return porcupine.Operation{Input: opInput{s.kind, s.hold, s.token}, Output: s.kind != opWrite || s.ret%10 == 0, Call: s.call, Return: s.ret}
+	return porcupine.Operation{Input: opInput{kind: s.kind, hold: s.hold, token: s.token}, Output: s.kind != opWrite || s.ret%10 == 0, Call: s.call, Return: s.ret}
 }
 
 func TestModel(t *testing.T) {
@@ -93,13 +95,79 @@ func TestModel(t *testing.T) {
 	}
 }
 
+func TestModelOfShares(t *testing.T) {
+	var h *History
+	var token uint64
+	at := func(ms int) time.Time { return h.start.Add(time.Duration(ms) * time.Millisecond) }
+	// grant records a grant that was asked for and received at once, and returns its hold.
+	grant := func(s backend.Share, ms int) int { token++; return h.Acquired(1, s, at(ms), at(ms), token) }
+	release := func(hold, ms int) { h.Released(1, hold, at(ms), at(ms)) }
+	permits := func(k int) backend.Share { return backend.Share{Weight: k, Capacity: 3} }
+	writer, reader := backend.Share{}, backend.Reader
+	for name, c := range map[string]struct {
+		record func()
+		ok     bool
+	}{
+		"readers":                  {func() { a, b := grant(reader, 1), grant(reader, 2); release(a, 3); release(b, 4) }, true},
+		"a writer beside a reader": {func() { a := grant(reader, 1); b := grant(writer, 2); release(a, 3); release(b, 4) }, false},
+		"a reader beside a writer": {func() { a := grant(writer, 1); b := grant(reader, 2); release(a, 3); release(b, 4) }, false},
+		"a writer after readers": {func() {
+			a, b := grant(reader, 1), grant(reader, 2)
+			release(a, 3)
+			release(b, 4)
+			release(grant(writer, 5), 6)
+		}, true},
+		"permits":                             {func() { a, b := grant(permits(1), 1), grant(permits(2), 2); release(a, 3); release(b, 4) }, true},
+		"too many permits":                    {func() { a, b := grant(permits(2), 1), grant(permits(2), 2); release(a, 3); release(b, 4) }, false},
+		"permits after a release":             {func() { release(grant(permits(2), 1), 2); release(grant(permits(2), 3), 4) }, true},
+		"a reader that was lost":              {func() { h.Lost(1, grant(reader, 1), at(2)); release(grant(writer, 3), 4) }, true},
+		"a writer before the reader was lost": {func() { a := grant(reader, 1); release(grant(writer, 2), 3); h.Lost(1, a, at(4)) }, false},
+		"a reader after the downgrade":        {func() { a := grant(writer, 1); h.Downgraded(1, a, at(2)); release(grant(reader, 3), 4); release(a, 5) }, true},
+		"a reader before the downgrade": {func() {
+			a := grant(writer, 1)
+			b := grant(reader, 2)
+			h.Downgraded(1, a, at(3))
+			release(b, 4)
+			release(a, 5)
+		}, false},
+		"a writer after the downgrade":       {func() { a := grant(writer, 1); h.Downgraded(1, a, at(2)); release(grant(writer, 3), 4); release(a, 5) }, false},
+		"a downgrade that was not executed":  {func() { a := grant(writer, 1); h.Downgraded(1, a, at(2)); release(a, 3); release(grant(writer, 4), 5) }, true},
+		"a release of nothing":               {func() { a := grant(reader, 1); release(a, 2); release(a, 3) }, false},
+		"a reader's release beside a writer": {func() { a := grant(reader, 1); release(a, 2); grant(writer, 3); release(a, 4); grant(writer, 5) }, false},
+		"a token that falls":                 {func() { a := grant(reader, 1); token = 0; b := grant(reader, 2); release(a, 3); release(b, 4) }, false},
+	} {
+		h, token = NewHistory(true), 0
+		c.record()
+		err := h.Check(time.Minute)
+		if wrong := (*HistoryError)(nil); c.ok && err != nil || !c.ok && !errors.As(err, &wrong) {
+			t.Errorf("%s: got %v, want that it is legal: %t", name, err, c.ok)
+		}
+	}
+}
+
+// TestModelOfManyWaiters has waiters that could be granted in many orders, but for their tokens.
+func TestModelOfManyWaiters(t *testing.T) {
+	h := NewHistory(true)
+	r := rand.New(rand.NewPCG(1, 1))
+	at := func(ms int) time.Time { return h.start.Add(time.Duration(ms) * time.Millisecond) }
+	const waiters, grants = 80, 300
+	for i := range grants { // up to four at a time
+		granted := 10 * i
+		hold := h.Acquired(i%waiters, backend.Share{Weight: 1 + r.IntN(2), Capacity: 8}, at(granted-r.IntN(10*waiters)), at(granted+5), uint64(1+i))
+		h.Released(i%waiters, hold, at(granted+6+r.IntN(20)), at(granted+39))
+	}
+	if err := h.Check(time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCut compares the verdict on the whole of a history with that on its parts.
 func TestCut(t *testing.T) {
 	verdict := func(ops []porcupine.Operation, length int) (legal bool, parts int) {
-		state := mutexState{}
+		state := lockState{}
 		for _, part := range cut(ops, length) {
 			parts++
-			if porcupine.CheckOperationsTimeout(mutexModel(true, state), part.ops, time.Minute) != porcupine.Ok {
+			if porcupine.CheckOperationsTimeout(lockModel(true, state), inOrder(part.ops, state.token), time.Minute) != porcupine.Ok {
 				return false, parts
 			}
 			state = part.after
@@ -126,27 +194,42 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// randomHistory is that of a mutex, with two operations moved in half of the cases.
+// randomHistory is that of a lock with readers, with two operations moved in half of the cases.
 func randomHistory(r *rand.Rand) []porcupine.Operation {
 	var steps []step
 	now := int64(0)
+	var ended int64 // when the readers have released
+	readers := map[int]bool{}
 	for hold := 1; hold <= 12; hold++ {
 		token := uint64(hold)
 		now += 10 * (1 + r.Int64N(5))
-		took := now
-		steps = append(steps, step{opAcquire, hold, token, max(0, took-10*r.Int64N(30)), took + 10*r.Int64N(3)})
+		if readers[hold] = r.IntN(2) == 0; !readers[hold] {
+			now = max(now, ended)
+		}
+		steps = append(steps, step{opAcquire, hold, token, max(0, now-10*r.Int64N(30)), now + 10*r.Int64N(3)})
 		now = steps[len(steps)-1].ret
-		for range r.IntN(3) {
+		end := now + 10
+		switch {
+		case readers[hold]:
+			end += 10 * r.Int64N(20)
+			ended = max(ended, end)
+		case r.IntN(3) == 0:
+			steps = append(steps, step{opLower, hold, 0, end, never})
+			end += 10 * (1 + r.Int64N(20))
+			ended = max(ended, end)
+		default:
+			for range r.IntN(3) {
+				now += 20
+				steps = append(steps, step{opWrite, hold, token, now - 10, now})
+			}
 			now += 20
-			steps = append(steps, step{opWrite, hold, token, now - 10, now})
+			end = now - 10
 		}
-		now += 10
 		if r.IntN(3) == 0 {
-			steps = append(steps, step{opEnd, hold, 0, now, never})
+			steps = append(steps, step{opEnd, hold, 0, end, never})
 		} else {
-			steps = append(steps, step{opRelease, hold, 0, now, now + 10*r.Int64N(20)})
+			steps = append(steps, step{opRelease, hold, 0, end, end + 10*r.Int64N(20)})
 		}
-		now += 10
 	}
 	if r.IntN(2) == 0 {
 		for range 2 {
@@ -167,7 +250,12 @@ func randomHistory(r *rand.Rand) []porcupine.Operation {
 		if first := received[s.hold]; s.kind != opAcquire && s.call < first { // a client uses no grant before it has received it
 			s.call, s.ret = first, max(s.ret, first)
 		}
-		ops = append(ops, s.operation())
+		op := s.operation()
+		if in := op.Input.(opInput); readers[s.hold] {
+			in.share = backend.Reader
+			op.Input = in
+		}
+		ops = append(ops, op)
 	}
 	return ops
 }

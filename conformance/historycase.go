@@ -74,7 +74,7 @@ func (t *T) step(h *History, r *room, client int, m lock.Mutex, lapse bool) {
 		return
 	}
 	token, _ := l.Token()
-	hold := h.Acquired(client, call, ret, token)
+	hold := h.Acquired(client, lock.Share{}, call, ret, token)
 	if lapse {
 		until := l.Expires()
 		<-l.Done()

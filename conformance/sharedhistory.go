@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 )
@@ -30,7 +28,7 @@ func (t *T) shareHistory(shares []lock.Share) {
 	const clients, workersEach = 4, 2
 	key := t.key("share-history")
 	end := time.Now().Add(time.Duration(t.rounds(2, 20)) * time.Second / 2)
-	h := &shareOps{start: time.Now()}
+	h := NewHistory(t.fences())
 	var held occupancy
 	var wg sync.WaitGroup
 	for i := range clients {
@@ -45,17 +43,14 @@ func (t *T) shareHistory(shares []lock.Share) {
 		}
 	}
 	wg.Wait()
-	t.notef("%d operations", len(h.ops))
-	switch porcupine.CheckOperationsTimeout(shareModel(t.fences()), h.ops, 30*time.Second) {
-	case porcupine.Illegal:
-		t.errorf("a history of %d grants and releases of shares: want that of one lock, it is not", len(h.ops))
-	case porcupine.Unknown:
-		t.notRun("a history of %d operations is too long to check in 30s", len(h.ops))
+	t.notef("%d operations", h.Len())
+	if err := h.Check(30 * time.Second); err != nil {
+		t.errorf("a history of %d grants and releases of shares: %v", h.Len(), err)
 	}
 }
 
 // shareStep acquires a share, in one way or another, and releases it.
-func (t *T) shareStep(h *shareOps, held *occupancy, client int, c *lock.Client, key string, s lock.Share) {
+func (t *T) shareStep(h *History, held *occupancy, client int, c *lock.Client, key string, s lock.Share) {
 	ctx, cancel := t.ctx, context.CancelFunc(func() {})
 	if rand.IntN(3) == 0 {
 		ctx, cancel = context.WithTimeout(t.ctx, rand.N(10*time.Millisecond))
@@ -76,7 +71,7 @@ func (t *T) shareStep(h *shareOps, held *occupancy, client int, c *lock.Client, 
 		return
 	}
 	token, _ := l.Token()
-	hold := h.add(client, shareOp{share: s, token: token}, call, ret)
+	hold := h.Acquired(client, s, call, ret, token)
 	if why := held.enter(s); why != "" {
 		t.errorf("worker %d was granted %s beside %s", client, s, why)
 	}
@@ -86,7 +81,7 @@ func (t *T) shareStep(h *shareOps, held *occupancy, client int, c *lock.Client, 
 	if err := l.Unlock(t.ctx); err != nil {
 		t.errorf("worker %d: Unlock of the share %s: want nil, got %v", client, s, err)
 	}
-	h.add(client, shareOp{share: s, release: hold}, call, time.Now())
+	h.Released(client, hold, call, time.Now())
 }
 
 // occupancy counts what is held at the same time.
@@ -114,64 +109,5 @@ func (o *occupancy) leave(s lock.Share) {
 		o.exclusive.Add(-1)
 	} else {
 		o.weight.Add(-int64(s.Weight))
-	}
-}
-
-// shareOp is a grant, or the release of one.
-type shareOp struct {
-	share   lock.Share
-	token   uint64 // of a grant
-	release int    // which grant; zero for a grant
-	hold    int    // of a grant: its number
-}
-
-// shareOps records operations.
-type shareOps struct {
-	start time.Time
-	mu    sync.Mutex // guards the fields below
-	ops   []porcupine.Operation
-	holds int
-}
-
-// add records an operation and returns the number of a grant.
-func (h *shareOps) add(client int, op shareOp, call, ret time.Time) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if op.release == 0 {
-		h.holds++
-		op.hold = h.holds
-	}
-	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: op, Call: int64(call.Sub(h.start)), Return: int64(ret.Sub(h.start))})
-	return op.hold
-}
-
-// shareState is a lock with shares: the weight that is held, and the last token.
-type shareState struct {
-	exclusive bool
-	weight    int
-	token     uint64
-}
-
-// shareModel is one lock whose grants carry rising tokens.
-func shareModel(fenced bool) porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return shareState{} },
-		Step: func(state, input, _ any) (bool, any) {
-			s, op := state.(shareState), input.(shareOp)
-			switch {
-			case op.release != 0 && op.share.Exclusive():
-				s.exclusive = false
-				return true, s
-			case op.release != 0:
-				s.weight -= op.share.Weight
-				return true, s
-			}
-			fits := !s.exclusive && (s.weight == 0 || !op.share.Exclusive() && (op.share.Capacity == 0 || s.weight+op.share.Weight <= op.share.Capacity))
-			if !fits || fenced && op.token <= s.token {
-				return false, s
-			}
-			s.exclusive, s.weight, s.token = op.share.Exclusive(), s.weight+op.share.Weight, op.token
-			return true, s
-		},
 	}
 }

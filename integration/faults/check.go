@@ -22,11 +22,12 @@ const (
 	Token     Rule = "token"       // a token is not greater than that of an earlier grant
 	Fence     Rule = "fence"       // the resource refused a holder within its trust
 	Stolen    Rule = "stolen"      // the service denied a trusted lease
-	Model     Rule = "model"       // the history is not that of one mutex
+	Model     Rule = "model"       // the history is not that of one lock
 	Orphan    Rule = "orphan"      // a key stays held, without a holder, for longer than it may
 	Forgotten Rule = "forgotten"   // a waiter was not served
 	Cut       Rule = "cut off"     // a client got no grant after the last fault
 	Order     Rule = "order"       // a waiter was overtaken
+	Starved   Rule = "starved"     // a writer waited for others than those before it
 	Undecided Rule = "undecided"   // the model checker gave up
 	Stuck     Rule = "stuck"       // a client did not end, or ended with an error
 	Invalid   Rule = "bad request" // a request was refused as one that can never succeed
@@ -55,6 +56,9 @@ type history struct {
 	settled int64 // the order of those who came later is judged
 	stalls  []stall
 	settle  time.Duration // and that of those who came so long after a stall
+	// allowance is for how long a writer may wait from and to these times besides for those
+	// before it; nil: the rule Starved is not judged.
+	allowance func(from, to int64) time.Duration
 }
 
 // grant is a lease from its request to its end.
@@ -93,10 +97,10 @@ func (h *history) check(timeout time.Duration) (found []Violation) {
 		if h.fifo && h.fenced {
 			h.checkOrder(grants, report)
 		}
-		h.checkOps(ops, report)
-		if slices.ContainsFunc(ops, func(op workload.Op) bool { return !op.Share.Exclusive() }) {
-			continue // the model is that of a mutex
+		if h.fifo && h.allowance != nil {
+			h.checkStarved(ops, grants, report)
 		}
+		h.checkOps(ops, report)
 		if err := h.replay(ops).Check(timeout); err != nil {
 			v := Violation{Rule: Model, Text: fmt.Sprintf("key %s: %v", h.keys[key], err)}
 			if errors.Is(err, conformance.ErrUndecided) {
@@ -198,12 +202,14 @@ func (h *history) replay(ops []workload.Op) *conformance.History {
 	ids := map[int]int{}
 	for _, op := range ops {
 		if op.Kind == workload.Acquired {
-			ids[op.Hold] = r.Acquired(op.Worker, workload.Time(op.Call), workload.Time(op.Ret), op.Token)
+			ids[op.Hold] = r.Acquired(op.Worker, op.Share, workload.Time(op.Call), workload.Time(op.Ret), op.Token)
 		}
 	}
 	for _, op := range ops {
 		id := ids[op.Hold]
 		switch op.Kind {
+		case workload.Downgraded:
+			r.Downgraded(op.Worker, id, workload.Time(op.Call))
 		case workload.Released:
 			r.Released(op.Worker, id, workload.Time(op.Call), workload.Time(op.Ret))
 		case workload.Lost:

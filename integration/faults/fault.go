@@ -17,6 +17,8 @@ type Fault struct {
 	Strike func(ctx context.Context, s *Strike) error
 	// Processes is how many clients run in processes of their own.
 	Processes int
+	// Crowd is set if they are readers, writers and users of permits: see crowd.
+	Crowd bool
 	// Clock is the error of their wall clocks, in either direction.
 	Clock time.Duration
 	// Named is set if sessions connect to the service by name.
@@ -207,15 +209,20 @@ func Processes() []Fault {
 			return s.replace(s.R.IntN(len(s.processes)))
 		}},
 		{Name: "client clock wrong", Processes: 2, Clock: time.Hour},
+		{Name: "crowd killed", Processes: 10, Crowd: true, Strike: func(ctx context.Context, s *Strike) error {
+			s.Last(ctx, s.ttl+s.Length())
+			return s.replace(s.R.IntN(len(s.processes)))
+		}},
 	}
 }
 
-// Mixed is a random sequence of the given faults, except those with Known rules.
+// Mixed is a random sequence of the given faults, except those with Known rules and those of a
+// crowd.
 func Mixed(all []Fault) Fault {
 	m := Fault{Name: "mixed"}
 	var some []Fault
 	for _, f := range all {
-		if f.Strike != nil && len(f.Known) == 0 {
+		if f.Strike != nil && len(f.Known) == 0 && !f.Crowd {
 			some = append(some, f)
 			m.Processes, m.Named = max(m.Processes, f.Processes), m.Named || f.Named
 		}

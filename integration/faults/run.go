@@ -40,12 +40,13 @@ type run struct {
 	workers   int
 	phase     time.Duration // of the workers' rest; not the seed's, so that services do not work all at once
 	command   func() *exec.Cmd
+	crowd     bool // the processes are one
 
-	mu     sync.Mutex
-	begun  time.Time
-	ops    []workload.Op
-	log    []string
-	killed int // processes
+	mu    sync.Mutex
+	begun time.Time
+	ops   []workload.Op
+	log   []string
+	kills []int64 // of processes
 }
 
 func (r *run) record(op workload.Op) {
@@ -65,7 +66,7 @@ func (r *run) Logf(format string, args ...any) {
 // result. It fails the test only if there is no result.
 func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) *Result {
 	t.Helper()
-	r := &run{service: s, ttl: s.ttl(), seed: seed, begun: time.Now(), command: s.Command, phase: rand.N(s.ttl())}
+	r := &run{service: s, ttl: s.ttl(), seed: seed, begun: time.Now(), command: s.Command, crowd: f.Crowd, phase: rand.N(s.ttl())}
 	for i := range slowKeys {
 		r.keys = append(r.keys, fmt.Sprintf("slow-%d", i))
 	}
@@ -83,6 +84,7 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	}
 	caps := r.sessions[0].lock.Capabilities()
 	r.begun = time.Now()
+	stalls := lookForStalls(r.ttl / 4)
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -100,7 +102,6 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 	}
 	healed := time.Now()
 	r.Logf("healed")
-	stalls := lookForStalls(r.ttl / 4)
 	bound := 2*r.ttl + s.slack() + r.deadWaiters()
 	r.calm(healed, bound+time.Second)
 	r.Logf("enough")
@@ -123,6 +124,9 @@ func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) 
 		fenced: caps.Fencing > backend.FencingNone, fifo: caps.Order == backend.FIFO,
 		begun: workload.Monotonic(r.begun), healed: workload.Monotonic(healed), bound: bound,
 		settled: workload.Monotonic(healed.Add(s.settle())), stalls: stalled, settle: s.settle(),
+	}
+	if f.Crowd { // its sessions are never disturbed
+		h.settled, h.allowance = h.begun, r.allowance
 	}
 	res.Violations = append(res.Violations, h.check(s.judge())...)
 	res.sum(h, workload.Monotonic(calmed))
@@ -157,7 +161,7 @@ func (r *run) open(t testing.TB, f Fault) error {
 		}); err != nil {
 			return fmt.Errorf("open session %d: %w", i, err)
 		}
-		c.Client = workload.New(r.config(3, 1, 1), c.lock, &r.fence, r.record)
+		c.Client = workload.New(r.config(workload.Config{Fast: 3, Holders: 1, Patients: 1, Leaders: 1}), c.lock, &r.fence, r.record)
 		dice := rand.New(rand.NewPCG(r.seed, uint64(1000+i)))
 		var mu sync.Mutex
 		c.Before = func(what string) {
@@ -171,13 +175,13 @@ func (r *run) open(t testing.TB, f Fault) error {
 		r.sessions = append(r.sessions, c)
 	}
 	off := f.Clock
-	for range f.Processes {
+	for i := range f.Processes {
 		if off != 0 {
 			clock, d := r.service.ClockCommand(t), off
 			r.command = func() *exec.Cmd { return clock(d) }
 			off = -off
 		}
-		p, err := startProcess(r.command(), r.config(2, 2, 0), &r.fence, r.record)
+		p, err := startProcess(r.command(), r.config(r.member(i)), &r.fence, r.record)
 		if err != nil {
 			return err
 		}
@@ -186,12 +190,10 @@ func (r *run) open(t testing.TB, f Fault) error {
 	return nil
 }
 
-// config returns the configuration of the next client.
-func (r *run) config(fast, holders, patients int) workload.Config {
-	cfg := workload.Config{
-		URL: r.service.Direct, TTL: r.ttl, Keys: r.keys, Slow: slowKeys, Shared: sharedKeys, Seed: r.seed, First: r.workers,
-		Fast: fast, Holders: holders, Patients: patients, Leaders: 1,
-	}
+// config completes the configuration of the next client.
+func (r *run) config(cfg workload.Config) workload.Config {
+	cfg.URL, cfg.TTL, cfg.Keys, cfg.Slow, cfg.Shared = r.service.Direct, r.ttl, r.keys, slowKeys, sharedKeys
+	cfg.Seed, cfg.First = r.seed, r.workers
 	if share := r.service.share(); share > 1 {
 		cfg.Period, cfg.Phase = r.ttl/8, r.phase
 		cfg.Busy = cfg.Period / share
@@ -286,9 +288,9 @@ func (r *run) replace(i int) error {
 		r.record(op)
 	}
 	r.mu.Lock()
-	r.killed++
+	r.kills = append(r.kills, workload.Monotonic(time.Now()))
 	r.mu.Unlock()
-	next, err := startProcess(r.command(), r.config(2, 2, 0), &r.fence, r.record)
+	next, err := startProcess(r.command(), r.config(r.member(i)), &r.fence, r.record)
 	if err != nil {
 		return err
 	}
@@ -302,7 +304,7 @@ func (r *run) replace(i int) error {
 func (r *run) deadWaiters() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return time.Duration(r.killed) * min(r.ttl, 3*time.Second)
+	return time.Duration(len(r.kills)) * min(r.ttl, 3*time.Second)
 }
 
 // lookForOrphans takes each key once more in a session without faults, and returns how long

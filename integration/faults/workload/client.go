@@ -28,6 +28,9 @@ type Config struct {
 	// Fast workers have many short leases, Holders long ones. Patients wait without
 	// a deadline.
 	Fast, Holders, Patients int
+	// Readers and Writers wait for the first shared key and Permits for one to three permits of
+	// the second, without a deadline.
+	Readers, Writers, Permits int
 	// Leaders campaign for the last key.
 	Leaders int
 	// Workers of all processes begin operations in the first Busy of each Period only. The
@@ -39,7 +42,9 @@ type Config struct {
 }
 
 // Workers is how many goroutines the client uses.
-func (c Config) Workers() int { return c.Fast + c.Holders + c.Patients + c.Leaders }
+func (c Config) Workers() int {
+	return c.Fast + c.Holders + c.Patients + c.Readers + c.Writers + c.Permits + c.Leaders
+}
 
 // Client is a session of the service and its workers.
 type Client struct {
@@ -97,25 +102,31 @@ func New(cfg Config, c *lock.Client, r Resource, record func(Op)) *Client {
 // Run returns when ctx has ended and all locks are released.
 func (c *Client) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for i := range c.Workers() {
-		w := &worker{
-			Client: c, id: c.First + i, inside: &c.inside[i], granted: &c.granted[i], failed: &c.failed[i],
-			r: rand.New(rand.NewPCG(c.Seed, uint64(c.First+i))),
-		}
-		turn := w.fast
-		switch {
-		case i >= c.Fast+c.Holders+c.Patients:
-			turn = w.lead
-		case i >= c.Fast+c.Holders:
-			turn = w.patient
-		case i >= c.Fast:
-			turn = w.slow
-		}
-		all.Go(func() {
-			for w.awake(ctx) {
-				turn(ctx)
+	i := 0
+	for _, role := range []struct {
+		workers int
+		turn    func(*worker, context.Context)
+	}{
+		{c.Fast, (*worker).fast},
+		{c.Holders, (*worker).slow},
+		{c.Patients, (*worker).patient},
+		{c.Readers, (*worker).read},
+		{c.Writers, (*worker).writeAlone},
+		{c.Permits, (*worker).usePermits},
+		{c.Leaders, (*worker).lead},
+	} {
+		for range role.workers {
+			w := &worker{
+				Client: c, id: c.First + i, inside: &c.inside[i], granted: &c.granted[i], failed: &c.failed[i],
+				r: rand.New(rand.NewPCG(c.Seed, uint64(c.First+i))),
 			}
-		})
+			i++
+			all.Go(func() {
+				for w.awake(ctx) {
+					role.turn(w, ctx)
+				}
+			})
+		}
 	}
 	all.Wait()
 }
