@@ -47,6 +47,10 @@ matrix: ## write docs/matrix.md from the reports of the last make test-all
 matrix-check: ## compare docs/matrix.md with the reports of the last make test or make test-all
 	go run ./integration/matrix -check $(BIN)/reports docs/matrix.md
 
+.PHONY: images
+images: ## write docs/images from hack/pictures and from the figures of docs/performance.md
+	go run ./hack/pictures
+
 .PHONY: vet
 vet: ## go vet
 	@go vet $(PATTERNS)
@@ -59,7 +63,7 @@ oldest-go: ## go vet of each module with the Go release that its go.mod states, 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## the checks of .golangci.yml, and that each go.mod is tidy, module by module as a user gets it
 	@status=0; printf '%s\n' $(MODULES) | xargs -P 2 -I '{}' hack/lint.sh '{}' || status=1; \
-	if command -v shellcheck >/dev/null; then shellcheck hack/*.sh .ci/run || status=1; fi; exit $$status
+	if command -v shellcheck >/dev/null; then shellcheck hack/*.sh hack/goserver/*.sh .ci/run || status=1; fi; exit $$status
 
 .PHONY: vuln
 vuln: $(BIN)/govulncheck ## known vulnerabilities in what we call (needs the database online, or a module proxy that serves it)

@@ -127,7 +127,7 @@ func TestRegistry(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis://h":     `import _ "github.com/interlock-go/lock/redislock"`,
 		"redlock://a,b": `import _ "github.com/interlock-go/lock/redislock/redlock"`,
-		"nosuch://h":    `no such driver (registered: toy; not linked in: etcd, etcds, file, mariadb, mem, mysql`,
+		"nosuch://h":    `no such driver (registered: toy; not linked in: etcd, etcds, file, mariadb, mem, memcached, memcacheds, mysql`,
 		"toy://h?x=1":   `"x": unknown; accepted: colour`,
 		"toy://h?x=1&y": `"x": unknown`,
 	} {

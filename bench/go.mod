@@ -9,9 +9,12 @@ replace (
 	github.com/interlock-go/lock/etcdlock => ../etcdlock
 	github.com/interlock-go/lock/integration => ../integration
 	github.com/interlock-go/lock/lockcmd => ../lockcmd
+	github.com/interlock-go/lock/memcachelock => ../memcachelock
 	github.com/interlock-go/lock/mysqllock => ../mysqllock
+	github.com/interlock-go/lock/natslock => ../natslock
 	github.com/interlock-go/lock/pglock => ../pglock
 	github.com/interlock-go/lock/redislock => ../redislock
+	github.com/interlock-go/lock/s3lock => ../s3lock
 	github.com/interlock-go/lock/zklock => ../zklock
 )
 
@@ -22,11 +25,14 @@ require (
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/interlock-go/lock v0.0.0
 	github.com/interlock-go/lock/cmd/lockbench v0.0.0-00010101000000-000000000000
-	github.com/interlock-go/lock/etcdlock v0.0.0-00010101000000-000000000000
+	github.com/interlock-go/lock/etcdlock v0.0.0
 	github.com/interlock-go/lock/integration v0.0.0-00010101000000-000000000000
+	github.com/interlock-go/lock/memcachelock v0.0.0
 	github.com/interlock-go/lock/mysqllock v0.0.0-00010101000000-000000000000
+	github.com/interlock-go/lock/natslock v0.0.0
 	github.com/interlock-go/lock/pglock v0.0.0-00010101000000-000000000000
 	github.com/interlock-go/lock/redislock v0.0.0
+	github.com/interlock-go/lock/s3lock v0.0.0
 	github.com/interlock-go/lock/zklock v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
@@ -34,6 +40,30 @@ require (
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 	golang.org/x/sync v0.24.0
+)
+
+require (
+	github.com/aws/aws-sdk-go-v2 v1.47.8 // indirect
+	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.26 // indirect
+	github.com/aws/aws-sdk-go-v2/config v1.33.16 // indirect
+	github.com/aws/aws-sdk-go-v2/credentials v1.20.16 // indirect
+	github.com/aws/aws-sdk-go-v2/feature/ec2/imds v1.20.8 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.11 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 v2.8.11 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/v4a v1.5.11 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/accept-encoding v1.13.24 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/checksum v1.11.12 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/presigned-url v1.14.11 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/s3shared v1.20.11 // indirect
+	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.9 // indirect
+	github.com/aws/aws-sdk-go-v2/service/signin v1.12.4 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sso v1.39.4 // indirect
+	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.44.4 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sts v1.51.9 // indirect
+	github.com/aws/smithy-go v1.28.8 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 )
 
 require (
@@ -49,6 +79,7 @@ require (
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/anishathalye/porcupine v1.3.1 // indirect
+	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/containerd/errdefs v1.0.0 // indirect
@@ -76,7 +107,7 @@ require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
-	github.com/klauspost/compress v1.18.6 // indirect
+	github.com/klauspost/compress v1.20.0 // indirect
 	github.com/lufia/plan9stats v0.0.0-20260330125221-c963978e514e // indirect
 	github.com/magiconair/properties v1.8.10 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect

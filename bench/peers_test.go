@@ -17,10 +17,13 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 
 	_ "github.com/interlock-go/lock/etcdlock"
+	_ "github.com/interlock-go/lock/memcachelock"
 	_ "github.com/interlock-go/lock/mysqllock"
+	_ "github.com/interlock-go/lock/natslock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
 	_ "github.com/interlock-go/lock/redislock/redlock"
+	_ "github.com/interlock-go/lock/s3lock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 
@@ -71,6 +74,9 @@ type service struct {
 	peers func(url string) []measure.Target
 }
 
+// noPeers is for services for which no other lock in Go is known.
+func noPeers(string) []measure.Target { return nil }
+
 func addrOf(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
@@ -101,6 +107,9 @@ var services = []service{
 	{"MariaDB", func(b *testing.B) string {
 		return provision.NewMySQL(b, provision.MariaDB10, provision.Options{}).URL()
 	}, mysqlPeers},
+	{"Memcached", func(b *testing.B) string { return provision.NewMemcached(b, provision.Options{}).URL() }, noPeers},
+	{"NATS", func(b *testing.B) string { return provision.NewNATS(b, provision.NATS2, provision.Options{}).URL() }, noPeers},
+	{"S3 (Versity Gateway)", func(b *testing.B) string { return provision.NewS3(b, provision.VersityGW, provision.Options{}).URL() }, noPeers},
 }
 
 // redisCalls has the commands that a peer sends and that its scripts do not call. For

@@ -18,9 +18,18 @@ func TestContractDocument(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# The contract
 
-What a backend owes to those who hold, wait for and release locks, sentence by sentence, each with the case of the conformance suite that checks it
-and what the case needs of a driver or of its test harness. Generated from the cases: ` + "`go test ./conformance -run ContractDocument -update`" + `.
-The words of the interface itself are in the package documentation of ` + "`backend`" + `; which test notices when a safety step of a driver is taken away, in [safety-steps.md](safety-steps.md).
+What a backend owes to those who hold, wait for and release locks, sentence by sentence, each with the case of the
+conformance suite that checks it, and what the case needs of a driver or of its test harness. The words of the interface
+itself are in the package documentation of ` + "`backend`" + `; which test notices when a safety step of a driver is taken away,
+in [safety-steps.md](safety-steps.md).
+
+Generated from the cases: ` + "`go test ./conformance -run ContractDocument -update`" + `.
+
+Most clauses about time follow from the life of a lease:
+
+![Timeline of a lease that is not renewed. The client counts the TTL from before it sends the request. It trusts the
+lease from the reply until the TTL minus a margin. Then the context of the lease ends. The service keeps the lease
+until later, so that no other client can be granted the lock while the first one trusts it.](images/lease.svg)
 `)
 	section := ""
 	for _, c := range conformance.Cases() {

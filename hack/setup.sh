@@ -3,7 +3,8 @@
 #
 #   toolchain  make and a C compiler, which the race detector needs
 #   test       the toolchain, Docker and the images that make test needs (the default)
-#   all        what make test-all needs: older versions, and the servers that run as local processes
+#   all        what make test-all needs: older versions, and the servers that run as local processes. MinIO is built
+#              from its Go module, in nine minutes of processor time
 #
 # It first says what it will install. What is there already is not changed. Images are pulled if a registry answers;
 # otherwise they are built from Debian packages. The exit code is 1 if something is missing at the end, with a line for
@@ -20,11 +21,12 @@ toolchain | test | all) ;;
 	;;
 esac
 
-# One image a line: tier | flavour | official name | name when built here, if it can be | folder in hack/images, if not
-# of etcd 3.7
+# One image a line: tier | flavour | official name | name when built here, if it can be | folder in hack/images, or
+# go:NAME of a server in hack/goserver
 images=(
 	"test|redis-8|redis:8|interlock-test/redis:8|redis"
-	"test|etcd-3-7||interlock-test/etcd:3.7|"
+	"test|etcd-3-7||interlock-test/etcd:3.7|go:etcd"
+	"test|nats-2|nats:2|interlock-test/nats:2.15|go:nats-server"
 	"test|zookeeper-3-9|zookeeper:3.9|interlock-test/zookeeper:3.9|zookeeper"
 	"test|postgres-18|postgres:18|interlock-test/postgres:18|postgres"
 	"test|mariadb-11|mariadb:11|interlock-test/mariadb:11.8|mariadb"
@@ -36,6 +38,8 @@ images=(
 # One server a line: tier | what needs it | a program or file that its packages install | packages | an image that will do
 servers=(
 	"test|the tests of redislock|redis-server|redis-server|"
+	"test|the tests of memcachelock|memcached|memcached|memcached:1.6"
+	"all|NATS 2.9|/usr/sbin/nats-server|nats-server|"
 	"all|ZooKeeper 3.8 and ensembles|/usr/share/java/zookeeper.jar|zookeeper default-jre-headless|"
 	"all|MariaDB 10|/usr/sbin/mariadbd|mariadb-server-core mariadb-client-core|mariadb:10"
 	"all|PostgreSQL 15|/usr/lib/postgresql/15/bin/postgres|postgresql-15|postgres:15"
@@ -268,18 +272,14 @@ build_base() {
 	return 1
 }
 
-# The binary is also that of the tests of etcdlock.
-build_etcd() { # name
-	local binary=.bin/etcd
-	hack/images/etcd/build.sh || return 1
-	[ -x "$binary" ] || binary=$(command -v etcd)
-	tar -C "$(dirname "$binary")" -c --transform 's,^,usr/bin/,' etcd | docker import - "$1"
+build_go_image() { # name server
+	hack/goserver/build.sh "$2" && tar -C .bin -c --transform 's,^,usr/bin/,' "$2" | docker import - "$1"
 }
 
 build_image() { # name folder
 	local proxy
-	if [ -z "$2" ]; then
-		build_etcd "$1"
+	if [[ $2 = go:* ]]; then
+		build_go_image "$1" "${2#go:}"
 		return
 	fi
 	if [ "$base_built" = no ]; then return 1; fi
@@ -309,7 +309,7 @@ setup_images() {
 		if [ -n "$official" ]; then break; fi
 	done
 	if [ -n "$official" ] && pull "$official"; then registry=present; fi
-	# With a registry only the images without an official name are built; etcd 3.7 needs no base.
+	# With a registry only the images without an official name are built; those of Go modules need no base.
 	if { [ "$registry" = absent ] || [[ ${wanted[*]} == *"etcd-3-5"* ]]; } && have mmdebstrap && may_install && build_base; then base_built=yes; fi
 	for line in "${wanted[@]}"; do
 		IFS='|' read -r level flavour official built folder <<<"$line"
@@ -358,7 +358,11 @@ fi
 if [ "$tier" != toolchain ] && setup_docker && [ ${#wanted[@]} -gt 0 ]; then setup_images; fi
 if [ "$tier" != toolchain ]; then
 	check_servers
-	hack/images/etcd/build.sh || lack "etcd 3.7: could not be built from its Go module"
+	go_servers=(etcd nats-server versitygw)
+	if [ "$tier" = all ]; then go_servers+=(minio); fi
+	for server in "${go_servers[@]}"; do
+		hack/goserver/build.sh "$server" || lack "$server: could not be built from its Go module"
+	done
 fi
 finish_if_missing
 say "everything that \"$tier\" needs is there"

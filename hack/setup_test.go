@@ -18,7 +18,7 @@ var tools = []string{"bash", "sh", "dirname", "mktemp", "rm", "grep", "sed", "aw
 var fakes = map[string]string{
 	"go": "", "gcc": "", "make": "", "dockerd": "", "sudo": "exit 1", "apt-get": "exit 100", "apt-cache": "exit 1", "apt-config": "", "mmdebstrap": "exit 1",
 	"id":     "echo 0",
-	"docker": "exit 0", "redis-server": "",
+	"docker": "exit 0", "redis-server": "", "memcached": "",
 }
 
 // setup runs the script with a PATH of fakes. Each entry of change replaces one, or removes it if it is "-".
@@ -113,7 +113,7 @@ func TestSetup(t *testing.T) {
 			"no image can be had", "test",
 			map[string]string{"docker": `case $1 in version) echo 28 ;; *) exit 1 ;; esac`},
 			[]string{"LOCK_TEST_REDIS_8_URL=redis://127.0.0.1:6379/0"},
-			[]string{"MISSING etcd-3-7: its image could not", "MISSING zookeeper-3-9: zookeeper:3.9 could not", "MISSING postgres-18:", "MISSING mariadb-11:", "MISSING mysql-9:"},
+			[]string{"MISSING etcd-3-7: its image could not", "MISSING nats-2: nats:2 could not", "MISSING zookeeper-3-9: zookeeper:3.9 could not", "MISSING postgres-18:", "MISSING mariadb-11:", "MISSING mysql-9:"},
 			false,
 		},
 	} {

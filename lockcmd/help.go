@@ -18,6 +18,9 @@ var urlForms = []struct{ scheme, form, scope string }{
 	{"etcd", "etcd://host:2379  etcds://...", "consensus"},
 	{"postgres", "postgres://user@host/database", "for all clients of the database"},
 	{"mysql", "mysql://user@host/database", "the same, MySQL or MariaDB"},
+	{"memcached", "memcached://host1:11211,host2:11211", "until a restart or an eviction"},
+	{"nats", "nats://user:password@host/bucket", "consensus, if the bucket has replicas"},
+	{"s3", "s3://bucket/prefix?region=REGION", "for all clients of the bucket"},
 	{"zk", "zk://host1:2181,host2:2181/chroot", "consensus"},
 }
 

@@ -41,8 +41,8 @@ func TestRunEnvironment(t *testing.T) {
 	for _, p := range cmdtest.Services(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			code, out, stderr := cmdtest.Exec(t,
-				[]string{"LOCK_URL=" + p.URL, "LOCK_TOKEN=stale", "LOCK_NAME=stale", "LOCK_OWNER=stale"},
-				"run", "a name", "--", "sh", "-c", `echo "$LOCK_NAME|$LOCK_TOKEN|$LOCK_OWNER|$LOCK_URL"; env | grep -Ec '^LOCK_(NAME|TOKEN|OWNER)='`)
+				[]string{"LOCK_URL=" + p.URL, "LOCK_TOKEN=stale", "LOCK_NAME=stale", "LOCK_OWNER=stale", "LOCK_SLOTS=stale"},
+				"run", "a name", "--", "sh", "-c", `echo "$LOCK_NAME|$LOCK_TOKEN|$LOCK_OWNER|$LOCK_URL"; env | grep -Ec '^LOCK_(NAME|TOKEN|OWNER|SLOTS)='`)
 			if code != 0 {
 				t.Fatalf("exit code %d, stderr %q", code, stderr)
 			}

@@ -187,6 +187,29 @@ func TestTerminalBreakOfTheHolderThatItShowed(t *testing.T) {
 	}
 }
 
+// Break shows all holders of permits and breaks all of them.
+func TestTerminalBreakOfSeveralHolders(t *testing.T) {
+	t.Parallel()
+	url := cmdtest.FileURL(t)
+	begin := func(as string) *cmdtest.Run {
+		r := cmdtest.Begin(t, mode("signals"), "run", "--url", url, "--permits", "1/2", "--as", as, "x", "--", self)
+		r.Stdout.Contains("ready")
+		return r
+	}
+	holders := []*cmdtest.Run{begin("first"), begin("second")}
+	keys, screen := onTerminal(t, nil, cmdtest.Binary(), "break", "--url", url, "x")
+	screen.Contains("held by first, ")
+	screen.Contains(", and by second, ")
+	screen.Contains("[y/N] ")
+	typeKeys(t, keys, "y\n")
+	screen.Contains("taken from first")
+	for _, r := range holders {
+		if code := r.Wait(); code != lockcmd.ExitLost {
+			t.Errorf("exit code %d, stderr %q, want %d", code, r.Stderr.Text(), lockcmd.ExitLost)
+		}
+	}
+}
+
 // The flag --timeout bounds the request that follows the answer.
 func TestTerminalBreakTimeout(t *testing.T) {
 	t.Parallel()

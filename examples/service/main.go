@@ -21,9 +21,12 @@ import (
 
 	"github.com/interlock-go/lock"
 	_ "github.com/interlock-go/lock/filelock" // each driver that LOCK_URL may name
+	_ "github.com/interlock-go/lock/memcachelock"
 	_ "github.com/interlock-go/lock/memlock"
+	_ "github.com/interlock-go/lock/natslock"
 	"github.com/interlock-go/lock/otellock"
 	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/s3lock"
 )
 
 // drainTimeout bounds the requests that are under way at a shutdown. The orchestrator must

@@ -27,6 +27,9 @@ var backends = []backend{
 	{"zookeeper", []string{"zklock", "integration/zookeeper"}, "zookeeper.*", 9},
 	{"postgres", []string{"pglock", "integration/postgres"}, "postgres", 14},
 	{"mysql", []string{"mysqllock", "integration/mysql"}, "mariadb", 16},
+	{"memcached", []string{"memcachelock", "integration/memcached"}, "memcached", 3},
+	{"nats", []string{"natslock", "integration/nats"}, "nats.*", 3},
+	{"s3", []string{"s3lock", "integration/s3"}, "s3.*", 5},
 	{"core", nil, "", 30},
 }
 

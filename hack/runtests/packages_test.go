@@ -94,7 +94,7 @@ func TestFitting(t *testing.T) {
 // The tests of faults that are about no service run in one of the two runs, and all services in the other.
 func TestFaultRuns(t *testing.T) {
 	got := strings.Join(slices.Concat(faultRuns(backends)...), " ")
-	for _, want := range []string{"-skip=^TestFaults$", "-run=^TestFaults$/^(file|redis.*|redlock.*|etcd.*|zookeeper.*|postgres|mariadb)$"} {
+	for _, want := range []string{"-skip=^TestFaults$", "-run=^TestFaults$/^(file|redis.*|redlock.*|etcd.*|zookeeper.*|postgres|mariadb|memcached|nats.*|s3.*)$"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}

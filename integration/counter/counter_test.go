@@ -27,6 +27,9 @@ var places = map[string]func(t *testing.T) string{
 	"etcd":      func(t *testing.T) string { return provision.NewEtcd(t, provision.AnyEtcd, provision.Options{}).URL() },
 	"zookeeper": func(t *testing.T) string { return provision.NewZooKeeper(t, provision.AnyZooKeeper).URL() },
 	"postgres":  func(t *testing.T) string { return provision.NewPostgres(t, provision.AnyPostgres).URL() },
+	"memcached": func(t *testing.T) string { return provision.NewMemcached(t, provision.Options{}).URL() },
+	"nats":      func(t *testing.T) string { return provision.NewNATS(t, provision.NATS2, provision.Options{}).URL() },
+	"s3":        func(t *testing.T) string { return provision.NewS3(t, provision.VersityGW, provision.Options{}).URL() },
 	"mysql": func(t *testing.T) string {
 		return provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{Args: provision.MySQLUnsynced()}).URL()
 	},

@@ -30,6 +30,9 @@ func TestMigrate(t *testing.T) {
 	}{
 		{"redis to etcd", redisService, etcdService},
 		{"postgres to redis", postgresService, redisService},
+		{"etcd to memcached", etcdService, memcachedService},
+		{"redis to nats", redisService, natsService},
+		{"etcd to s3", etcdService, versityService},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

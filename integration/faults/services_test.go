@@ -15,10 +15,13 @@ import (
 	"github.com/interlock-go/lock/integration/faults"
 	"github.com/interlock-go/lock/integration/provision"
 	"github.com/interlock-go/lock/integration/suite"
+	_ "github.com/interlock-go/lock/memcachelock"
 	_ "github.com/interlock-go/lock/mysqllock"
+	_ "github.com/interlock-go/lock/natslock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
 	_ "github.com/interlock-go/lock/redislock/redlock"
+	_ "github.com/interlock-go/lock/s3lock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 
@@ -42,6 +45,11 @@ var services = []struct {
 	{"zookeeper of 3", zookeeperEnsemble, false},
 	{"postgres", postgresService, false},
 	{"mariadb", mariadbService, false},
+	{"memcached", memcachedService, false},
+	{"nats", natsService, false},
+	{"nats of 3", natsCluster, true},
+	{"s3 versitygw", versityService, false},
+	{"s3 minio", minioService, true},
 }
 
 // finish sets the fields that all services have. url returns the URL of a service for the
@@ -181,5 +189,61 @@ func mariadbService(t *testing.T) *faults.Service {
 	s := provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
 	return finish(&faults.Service{Server: s}, func(addrs []string) string {
 		return suite.WithParams("mysql://root@"+addrs[0]+"/"+provision.MySQLDatabase, map[string]string{"dial_timeout": "2s", "timeout": "1s"})
+	}, s.Addr())
+}
+
+// memcachedService loses all locks when its server ends.
+func memcachedService(t *testing.T) *faults.Service {
+	s := provision.NewMemcached(t, provision.Options{})
+	server := func(context.Context) (*provision.Server, error) { return s, nil }
+	killed := faults.Killed("server killed", server)
+	killed.Known = []faults.Rule{faults.Stolen, faults.Exclusion, faults.Model, faults.Fence}
+	return finish(&faults.Service{Faults: []faults.Fault{faults.Frozen("server frozen", server), killed}}, func(addrs []string) string {
+		return suite.WithParams("memcached://"+addrs[0], map[string]string{"timeout": "500ms"})
+	}, s.Addr())
+}
+
+func natsService(t *testing.T) *faults.Service {
+	s := provision.NewNATS(t, provision.NATS2, provision.Options{})
+	return finish(&faults.Service{Server: s}, func(addrs []string) string {
+		return suite.WithParams("nats://"+addrs[0], map[string]string{"timeout": "500ms"})
+	}, s.Addr())
+}
+
+func natsCluster(t *testing.T) *faults.Service {
+	c := provision.NATSCluster(t, provision.NATS2, 3, provision.Options{})
+	leader := func(ctx context.Context) (*provision.Server, error) {
+		i, err := c.Leader(ctx, "locks")
+		if err != nil {
+			return nil, err
+		}
+		return c.Nodes[i], nil
+	}
+	turn := 0
+	one := func(context.Context) (*provision.Server, error) { turn++; return c.Nodes[turn%len(c.Nodes)], nil }
+	return finish(&faults.Service{Faults: []faults.Fault{
+		faults.Frozen("leader frozen", leader), faults.Killed("leader killed", leader), faults.Killed("node killed", one),
+	}}, func(addrs []string) string {
+		return suite.WithParams("nats://"+strings.Join(addrs, ","), map[string]string{"timeout": "500ms", "replicas": "3"})
+	}, c.Addrs()...)
+}
+
+func versityService(t *testing.T) *faults.Service { return s3Service(t, provision.VersityGW) }
+
+func minioService(t *testing.T) *faults.Service { return s3Service(t, provision.MinIO) }
+
+func s3Service(t *testing.T, flavour string) *faults.Service {
+	s := provision.NewS3(t, flavour, provision.Options{})
+	return finish(&faults.Service{Faults: faults.Servers(s)}, func(addrs []string) string {
+		u, err := url.Parse(s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("endpoint", "http://"+addrs[0])
+		q.Set("timeout", "1s")
+		q.Set("poll", "250ms")
+		u.RawQuery = q.Encode()
+		return u.String()
 	}, s.Addr())
 }

@@ -12,9 +12,12 @@ import (
 	"github.com/interlock-go/lock"
 	_ "github.com/interlock-go/lock/etcdlock"
 	"github.com/interlock-go/lock/integration/provision"
+	_ "github.com/interlock-go/lock/memcachelock"
 	_ "github.com/interlock-go/lock/mysqllock"
+	_ "github.com/interlock-go/lock/natslock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
+	_ "github.com/interlock-go/lock/s3lock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 
@@ -37,6 +40,13 @@ func TestServiceIsDown(t *testing.T) {
 		"zookeeper": func(t *testing.T) *provision.Server { return provision.NewZooKeeper(t, provision.AnyZooKeeper) },
 		"mysql": func(t *testing.T) *provision.Server {
 			return provision.NewMySQL(t, provision.MySQL9, provision.Options{})
+		},
+		"memcached": func(t *testing.T) *provision.Server { return provision.NewMemcached(t, provision.Options{}) },
+		"nats": func(t *testing.T) *provision.Server {
+			return provision.NewNATS(t, provision.NATS2, provision.Options{})
+		},
+		"s3": func(t *testing.T) *provision.Server {
+			return provision.NewS3(t, provision.VersityGW, provision.Options{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -147,6 +147,7 @@ func manyPermits(s *stage) {
 	var last uint64
 	for i, w := range waits {
 		g := s.granted(w)
+		s.no(g.Renew(s.Context(), time.Hour)) // the grant is provisional
 		s.wantSlots(g, i)
 		if g.Token() <= last {
 			s.Errorf("token %d: want more than %d, got %d", i, last, g.Token())

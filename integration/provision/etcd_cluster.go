@@ -3,7 +3,6 @@ package provision
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -48,51 +47,18 @@ func EtcdCluster(t testing.TB, flavour string, nodes int) *EtcdNodes {
 		c.peers = append(c.peers, p)
 		initial = append(initial, fmt.Sprintf("n%d=http://%s", i, p.addr()))
 	}
-	// A node serves only with a majority, so all have to start at once.
-	c.Nodes = make([]*Server, nodes)
-	errs := make([]error, nodes)
-	var wg sync.WaitGroup
-	for i := range nodes {
-		wg.Go(func() {
-			c.Nodes[i], errs[i] = startEtcdMember(etcdKinds[flavour], Options{Binary: true, Args: []string{
-				"--name", fmt.Sprintf("n%d", i), "--initial-cluster", strings.Join(initial, ","),
-				"--listen-peer-urls", "http://" + listen[i].addr(), "--initial-advertise-peer-urls", "http://" + c.peers[i].addr(),
-			}})
-		})
-	}
-	wg.Wait()
-	for _, s := range c.Nodes {
-		if s != nil {
-			s.endWith(t)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		unavailable(t, etcdKinds[flavour], err)
-	}
-	record(flavour, c.Nodes[0].Version, fmt.Sprintf("%d nodes, %s", nodes, c.Nodes[0].Source))
+	c.Nodes = startTogether(t, etcdKinds[flavour], nodes, func(i int) Options {
+		return Options{Args: []string{
+			"--name", fmt.Sprintf("n%d", i), "--initial-cluster", strings.Join(initial, ","),
+			"--listen-peer-urls", "http://" + listen[i].addr(), "--initial-advertise-peer-urls", "http://" + c.peers[i].addr(),
+		}}
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	if err := c.identify(ctx); err != nil {
 		t.Fatalf("provision: etcd cluster: %v", err)
 	}
 	return c
-}
-
-func startEtcdMember(k kind, o Options) (*Server, error) {
-	if k.built == "" {
-		return start(k, o)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
-	defer cancel()
-	docker, image, err := presentImage(ctx, k)
-	if err == nil {
-		return startImage(ctx, docker, k, o, image) // on this machine's loopback interface
-	}
-	s, other := start(k, o)
-	if other != nil {
-		return nil, errors.Join(err, other)
-	}
-	return s, nil
 }
 
 // Addrs returns the host:port of every node.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,8 +43,9 @@ func startBinary(ctx context.Context, k kind, o Options) (*Server, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	p := &process{binary: path, args: append(k.args("127.0.0.1", port.port, dir, o), o.Args...), dir: dir, logName: dir + "/server.log"}
+	p.env = k.env
 	if o.Clock != nil {
-		p.env = o.Clock.env()
+		p.env = append(slices.Clip(p.env), o.Clock.env()...)
 	}
 	s, err := launch(ctx, k, o, p, port, "binary "+path)
 	if err != nil {

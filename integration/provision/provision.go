@@ -50,7 +50,8 @@ type kind struct {
 	official string // image
 	built    string // image made by hack/setup.sh
 	binaries []string
-	port     int // in a container
+	port     int      // in a container
+	env      []string // of a local binary
 	// args returns the server's arguments to listen on host and port with its files in dir.
 	args func(host string, port int, dir string, o Options) []string
 	// url returns what a client opens.

@@ -53,7 +53,7 @@ func TestOutsider(t *testing.T) {
 			t.Errorf("the core needs more than itself:\n%s", out)
 		}
 	})
-	for _, driver := range []string{"redislock", "etcdlock", "zklock", "pglock", "mysqllock", "otellock",
+	for _, driver := range []string{"redislock", "etcdlock", "zklock", "pglock", "mysqllock", "memcachelock", "natslock", "s3lock", "otellock",
 		"adapters/certmagiclock", "adapters/gocronlock", "adapters/gooselock"} {
 		t.Run(driver, func(t *testing.T) {
 			dir := u.module(t, map[string]string{"main.go": "package main\n\nimport _ \"" + root + "/" + driver + "\"\n\nfunc main() {}\n"})

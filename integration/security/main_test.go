@@ -16,11 +16,14 @@ import (
 
 	_ "github.com/interlock-go/lock/etcdlock"
 	_ "github.com/interlock-go/lock/filelock"
+	_ "github.com/interlock-go/lock/memcachelock"
 	_ "github.com/interlock-go/lock/memlock"
 	_ "github.com/interlock-go/lock/mysqllock"
+	_ "github.com/interlock-go/lock/natslock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
 	_ "github.com/interlock-go/lock/redislock/redlock"
+	_ "github.com/interlock-go/lock/s3lock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 

@@ -74,7 +74,7 @@ const wrong = provision.Secret + "-wrong"
 func TestSecurity(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) target{
 		"redis": redisTarget, "etcd": etcdTarget, "zookeeper": zookeeperTarget, "postgres": postgresTarget, "mysql": mysqlTarget,
-		"file": fileTarget, "memory": memoryTarget,
+		"file": fileTarget, "memory": memoryTarget, "memcached": memcachedTarget, "nats": natsTarget, "s3": s3Target,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +182,7 @@ func hostile() []string {
 	return []string{
 		"'; DROP TABLE bystander; --", `"; DROP TABLE bystander; --`, "`; DROP TABLE bystander; -- ", "') ON DUPLICATE KEY UPDATE token=0; --", `\'; DELETE FROM bystander; -- `,
 		"$1; DROP TABLE bystander", "%s%s%n", "{{.}}", "${jndi:ldap://x}", "$(touch /tmp/bystander)", "`touch bystander`", "| touch bystander", "a;b", "a\\0b",
-		"]]redis.call('FLUSHALL')--[[", "'..redis.call('DEL','bystander')..'", "\r\nFLUSHALL\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "bystander", "{bystander}", "*", "?", "[a-z]*", "lock:*",
+		"]]redis.call('FLUSHALL')--[[", "'..redis.call('DEL','bystander')..'", "\r\nFLUSHALL\r\n", "\r\nflush_all\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "bystander", "{bystander}", "*", "?", "[a-z]*", "lock:*",
 		"..", "../bystander", "../../bystander", "/bystander", "..\\bystander", "a/../../bystander", "./.", "//", "%2e%2e%2fbystander", "..%00", "/zookeeper/quota", "/etc/passwd",
 		"\x00", "a\x00bystander", "\n", "a\nlevel=ERROR msg=forged", "\r", "\x1b[2J\x1b]0;title\x07", "\x7f", "\u202etxt.exe", "\xff\xfe", "\u2028",
 		strings.Repeat("x", 1024), strings.Repeat("'", 1024), strings.Repeat("../", 341), strings.Repeat("\x00", 1024), strings.Repeat("é", 512),

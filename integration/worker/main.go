@@ -12,10 +12,13 @@ import (
 	_ "github.com/interlock-go/lock/etcdlock"
 	_ "github.com/interlock-go/lock/filelock"
 	"github.com/interlock-go/lock/integration/faults/workload"
+	_ "github.com/interlock-go/lock/memcachelock"
 	_ "github.com/interlock-go/lock/mysqllock"
+	_ "github.com/interlock-go/lock/natslock"
 	_ "github.com/interlock-go/lock/pglock"
 	_ "github.com/interlock-go/lock/redislock"
 	_ "github.com/interlock-go/lock/redislock/redlock"
+	_ "github.com/interlock-go/lock/s3lock"
 	_ "github.com/interlock-go/lock/zklock"
 )
 

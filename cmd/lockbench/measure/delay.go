@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	neturl "net/url"
@@ -14,6 +15,7 @@ import (
 // ports are the default ports of the services.
 var ports = map[string]string{
 	"redis": "6379", "redlock": "6379", "etcd": "2379", "zk": "2181", "mysql": "3306", "postgres": "5432", "postgresql": "5432",
+	"memcached": "11211", "nats": "4222",
 }
 
 // Delayed starts a proxy for each host of url, which delays all data each way, and
@@ -41,9 +43,12 @@ func each(links []*conformancelink.Link, f func(*conformancelink.Link)) {
 // linked starts a link for each host of url, and returns url with the links as hosts.
 func linked(url string) (through string, links []*conformancelink.Link, closeAll func(), err error) {
 	scheme, _, _ := strings.Cut(url, ":")
+	if scheme == "s3" {
+		return linkedEndpoint(url)
+	}
 	port, ok := ports[scheme]
 	if !ok {
-		return "", nil, nil, fmt.Errorf("proxy with scheme %q: want one of redis, redlock, etcd, zk, mysql, postgres, without TLS", scheme)
+		return "", nil, nil, fmt.Errorf("proxy with scheme %q: want one of redis, redlock, etcd, zk, mysql, postgres, memcached, nats, s3, without TLS", scheme)
 	}
 	start := strings.Index(url, "://")
 	if start < 0 {
@@ -76,4 +81,24 @@ func linked(url string) (through string, links []*conformancelink.Link, closeAll
 		through = withParameter(through, "set", neturl.QueryEscape(strings.Join(direct, ",")))
 	}
 	return through, links, closeAll, nil
+}
+
+// linkedEndpoint is linked for a URL whose parameter endpoint has the host.
+func linkedEndpoint(url string) (through string, links []*conformancelink.Link, closeAll func(), err error) {
+	u, err := neturl.Parse(url)
+	if err != nil {
+		return "", nil, nil, errors.New("proxy for an invalid URL") // the error of net/url has the URL
+	}
+	params := u.Query()
+	endpoint, err := neturl.Parse(params.Get("endpoint"))
+	if err != nil || endpoint.Scheme != "http" || endpoint.Port() == "" {
+		return "", nil, nil, fmt.Errorf("proxy with scheme %q: parameter endpoint: want http://host:port", u.Scheme)
+	}
+	l, err := conformancelink.New(endpoint.Host)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("proxy for %s: %w", endpoint.Host, err)
+	}
+	params.Set("endpoint", "http://"+l.Addr())
+	u.RawQuery = params.Encode()
+	return u.String(), []*conformancelink.Link{l}, l.Close, nil
 }

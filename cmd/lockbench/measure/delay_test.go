@@ -11,6 +11,26 @@ import (
 	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
+// A store is reached through its parameter endpoint.
+func TestDelayedEndpoint(t *testing.T) {
+	got, closeAll, err := measure.Delayed("s3://id:pa%40ss@bucket/prefix?endpoint=http%3A%2F%2F127.0.0.1%3A1&region=r", time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll()
+	u, err := url.Parse(got)
+	endpoint := u.Query().Get("endpoint")
+	if err != nil || u.Host != "bucket" || u.User.String() != "id:pa%40ss" || u.Query().Get("region") != "r" ||
+		!strings.HasPrefix(endpoint, "http://127.0.0.1:") || endpoint == "http://127.0.0.1:1" {
+		t.Errorf("got %q: want the same URL with another endpoint", got)
+	}
+	for _, bad := range []string{"s3://bucket", "s3://id:topsecret@bucket?endpoint=https%3A%2F%2Fh%3A1", "s3://id:topsecret@%zz"} {
+		if _, _, err := measure.Delayed(bad, time.Millisecond); err == nil || strings.Contains(err.Error(), "topsecret") {
+			t.Errorf("%s: want an error without the secret, got %v", bad, err)
+		}
+	}
+}
+
 func TestDelayed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -50,7 +50,7 @@ func countFiles(dir string) (n int64, err error) {
 
 var watchers = map[string]func(context.Context, *Target, *backend.URL) error{
 	"redis": watchRedis, "etcd": watchEtcd, "zk": watchZooKeeper, "mysql": watchMySQL,
-	"postgres": watchPostgres, "postgresql": watchPostgres,
+	"postgres": watchPostgres, "postgresql": watchPostgres, "memcached": watchMemcached,
 }
 
 func hostPort(u *backend.URL) string {

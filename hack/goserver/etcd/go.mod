@@ -1,6 +1,6 @@
-// The server that hack/images/etcd/build.sh builds. A module of its own, so that its
-// requirements reach nobody else's go.sum.
-module github.com/interlock-go/lock/hack/images/etcd
+// The server that hack/goserver/build.sh builds. A module of its own, so that its
+// requirements reach no other go.sum.
+module github.com/interlock-go/lock/hack/goserver/etcd
 
 go 1.26.0
 

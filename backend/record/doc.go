@@ -1,0 +1,31 @@
+// Package record implements locks for a service that can do no more than conditional writes:
+// it writes a record only if the record has not changed since the client read it. Object stores and
+// many key-value stores can. A driver implements [Store], and [Locks] is the rest.
+//
+// # Protocol
+//
+// Each lock is one record, which says who holds it, for which TTL, and the last fencing token.
+// Every request that changes it is a write with the version that the client has read, so of
+// several clients one succeeds, and a request that arrives late is refused:
+//
+//	acquire   a record that is absent, free or expired becomes that of the attempt, with the next token
+//	renew     the record of the attempt is written again, which changes its version
+//	release   the record of the attempt becomes free; it stays, because it has the token
+//	abandon   a record that is free or absent is written again, so that a late acquire is refused
+//
+// A client takes the record of another one only after it has seen the same version of it for
+// the whole TTL on its own monotonic clock. The holder counts its lease from before it sent the
+// write, and the others count from the receipt of a reply that has its version. So the holder
+// learns of the end first, whatever the clocks of machines and of the service say, as long as they
+// run at the same rate.
+//
+// A process that has just started has seen nothing. Its Lock waits for the TTL, but its TryLock
+// cannot, and processes that only try would never get the lock of a holder that has died.
+// Therefore a record also counts as expired when the service says that it was not written for the
+// TTL and a margin ([Options.Margin]). The clock of the service must not jump by the margin.
+//
+// DynamoDB lock clients use the same rule of an unchanged version; leader election of Kubernetes
+// uses it for its leases.
+//
+// Costs: an acquire reads and writes, a renewal and a release write. A waiter reads.
+package record

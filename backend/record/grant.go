@@ -1,0 +1,128 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// grant is a record that an attempt holds.
+type grant struct {
+	l     *Locks
+	key   string
+	token uint64
+
+	turn    chan struct{} // has an element during a request, and guards the fields below: Release may overlap a Renew
+	v       value         // as it was last written, or may have been
+	version string        // of v; "" if it is not known
+	kept    time.Time     // the service keeps the record until then at least
+	ending  bool          // a release has no reply
+	ended   bool          // a release has succeeded
+
+	mu    sync.Mutex // guards until
+	until time.Time
+}
+
+func (g *grant) Token() uint64 { return g.token }
+
+func (g *grant) Until() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.until
+}
+
+func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
+	if err := g.begin(ctx); err != nil {
+		return err
+	}
+	defer g.end()
+	now := time.Now()
+	next := g.next()
+	keep := max(ttl, g.kept.Sub(now)) // never shorter than before
+	next.TTL, next.Renewed = milliseconds(keep), now.UnixMilli()
+	if err := g.write(ctx, next); err != nil {
+		return err
+	}
+	g.kept = now.Add(keep)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.until = now.Add(ttl)
+	return nil
+}
+
+func (g *grant) Release(ctx context.Context) error {
+	if err := g.begin(ctx); err != nil {
+		return err
+	}
+	defer g.end()
+	next := g.next()
+	next.Held, next.Metadata, next.TTL, next.Since, next.Renewed = false, "", 0, 0, 0
+	err := g.write(ctx, next)
+	switch {
+	case err == nil:
+		g.ended = true
+	case backend.OutcomeUnknown(err):
+		g.ending = true
+	case g.ending && errors.Is(err, backend.ErrLost):
+		return nil // the release before was executed, or the grant had ended
+	}
+	return err
+}
+
+// begin waits until no other request is under way.
+func (g *grant) begin(ctx context.Context) error {
+	select {
+	case g.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return backend.NotExecuted(ctx.Err())
+	}
+}
+
+func (g *grant) end() { <-g.turn }
+
+// next returns the value to write, with a number of writes that no earlier one has.
+func (g *grant) next() value {
+	g.v.Writes++
+	return g.v
+}
+
+// write writes a value if this grant holds the record. It reads the version if it is not known:
+// the service did not return it, or the last write had no reply.
+func (g *grant) write(ctx context.Context, next value) error {
+	for range attempts {
+		version, ours, err := g.current(ctx)
+		switch {
+		case err != nil:
+			return backend.NotExecuted(err)
+		case !ours:
+			return backend.ErrLost
+		}
+		g.version = "" // until a reply says it
+		version, err = g.l.store.Write(ctx, g.key, next.encode(), version, next.ttl())
+		switch {
+		case err == nil:
+			g.version = version
+			return nil
+		case !errors.Is(err, ErrChanged):
+			return err
+		}
+	}
+	return ErrChanged
+}
+
+// current returns the version to write over, and whether this grant holds the record.
+func (g *grant) current(ctx context.Context) (version string, ours bool, err error) {
+	if g.ended || g.version != "" {
+		return g.version, !g.ended, nil
+	}
+	item, err := g.l.store.Read(ctx, g.key)
+	if err != nil {
+		return "", false, err
+	}
+	v := decode(item)
+	return item.Version, v.Held && v.Owner == g.v.Owner, nil
+}

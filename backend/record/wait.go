@@ -1,0 +1,234 @@
+package record
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// Queue implements backend.Waiter for the locks of a Store. The waiters of one process wait for a key
+// in the order of their arrival, and only the first of them sends requests, so a process costs
+// the service one waiter for each key. There is no order between processes.
+type Queue struct {
+	Locks *Locks
+	// Watch begins to watch a key. The channel gets the record after each change, or only
+	// the newest one after several, and is closed when changes may have been missed. A change soon
+	// after Watch returns may be missed too: the servers of a cluster learn of the watch one
+	// after the other. So the record is read again if there is no change for 100 ms.
+	// Nil: the first waiter only reads the record.
+	Watch func(ctx context.Context, key string) (changes <-chan Item, stop func(), err error)
+	// Poll is the average interval at which the first waiter reads the record, whether it
+	// has changed or not.
+	Poll time.Duration
+	// FastPoll is the first of these intervals after a change of the holder. The others double up
+	// to Poll, so that short holds cost less time and long ones fewer requests. Zero: Poll.
+	FastPoll time.Duration
+
+	mu    sync.Mutex // guards turns
+	turns map[string]*turn
+}
+
+// turn is taken by the waiter of a key that sends requests.
+type turn struct {
+	waiters int
+	taken   chan struct{}                       // has an element while the turn is taken
+	locked  atomic.Pointer[backend.LockedError] // why the last request was refused; nil: none was yet
+
+	// The fields below belong to the waiter that has the turn.
+	changes <-chan Item // of the watch, or nil
+	stop    func()
+	fresh   bool      // the watch is new, and may have missed a change
+	current bool      // nothing has changed since the last attempt but what the watch will report
+	failing time.Time // since when the service fails
+}
+
+// retryPause is the pause of a waiter after a request that failed, and after a watch has begun.
+const retryPause = 100 * time.Millisecond
+
+// Acquire implements backend.Waiter. It sends no request before its turn if others wait already.
+func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	t := q.join(req.Key)
+	defer q.leave(req.Key, t)
+	locked := t.locked.Load()
+	if locked == nil {
+		g, err := q.Locks.TryAcquire(ctx, req)
+		if !errors.Is(err, backend.ErrLocked) {
+			return g, err
+		}
+		locked = refusal(err)
+		t.locked.Store(locked)
+	}
+	if req.OnWait != nil {
+		req.OnWait(locked)
+	}
+	select {
+	case t.taken <- struct{}{}:
+		defer func() { <-t.taken }()
+	case <-ctx.Done():
+		return nil, backend.NotExecuted(ctx.Err())
+	}
+	return q.first(ctx, req, t)
+}
+
+// refusal returns the holder for which a request was refused, without a name if others were faster.
+func refusal(err error) *backend.LockedError {
+	locked := &backend.LockedError{}
+	_ = errors.As(err, &locked)
+	return locked
+}
+
+// first waits as the waiter that has the turn.
+func (q *Queue) first(ctx context.Context, req backend.Request, t *turn) (backend.Grant, error) {
+	err := backend.ErrLocked
+	unknown := false // a request may have been executed
+	var item *Item   // received by the watch
+	polls := backoff{}
+	for {
+		if !t.current || t.changes == nil {
+			var g backend.Grant
+			if g, err = q.attempt(ctx, req, t, item); err == nil {
+				return g, nil
+			}
+		}
+		pause := retryPause
+		switch {
+		case t.current:
+			unknown = unknown && item != nil // a record that was read just now refuses earlier requests
+			if !t.fresh {
+				pause = polls.next(q, t.locked.Load().Holder.Owner)
+			}
+			if expires := q.Locks.ExpiresIn(req.Key); expires > 0 {
+				pause = min(pause, expires)
+			}
+		case time.Since(t.failing) > req.TTL, errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed):
+			return nil, waitError(err, nil, unknown)
+		default:
+			unknown = unknown || backend.OutcomeUnknown(err)
+		}
+		item = t.next(ctx, pause)
+		if end := ctx.Err(); end != nil {
+			return nil, waitError(err, end, unknown)
+		}
+	}
+}
+
+// backoff is the interval of a waiter's reads.
+type backoff struct {
+	holder   string
+	interval time.Duration
+}
+
+// next returns the pause before the next read, jittered by a half each way.
+func (b *backoff) next(q *Queue, holder string) time.Duration {
+	b.interval = min(2*b.interval, q.Poll)
+	if b.interval == 0 || holder != b.holder {
+		b.holder, b.interval = holder, cmp.Or(q.FastPoll, q.Poll)
+	}
+	return b.interval/2 + rand.N(b.interval)
+}
+
+// attempt tries to acquire the record that was received, or reads it.
+func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn, item *Item) (g backend.Grant, err error) {
+	t.current = false
+	if err = q.watch(ctx, req.Key, t); err == nil {
+		if item == nil {
+			g, err = q.Locks.TryAcquire(ctx, req)
+		} else {
+			g, err = granted(q.Locks.tryItem(ctx, req, *item))
+		}
+	}
+	switch {
+	case err == nil:
+		t.locked.Store(&backend.LockedError{Holder: backend.Holder{
+			Contender: backend.Contender{Owner: req.Owner, Metadata: req.Metadata}, Token: g.Token(), Left: req.TTL,
+		}})
+		t.current, t.failing = true, time.Time{}
+	case errors.Is(err, backend.ErrLocked), errors.Is(err, ErrChanged):
+		t.locked.Store(refusal(err))
+		t.current, t.failing = true, time.Time{}
+	case t.failing.IsZero():
+		t.failing = time.Now()
+	}
+	return g, err
+}
+
+// next waits for a change, for which it returns the record, or until the pause or ctx ends.
+func (t *turn) next(ctx context.Context, pause time.Duration) *Item {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case item, ok := <-t.changes:
+		t.current, t.fresh = false, false
+		if ok {
+			return &item
+		}
+		t.changes = nil // watched again
+	case <-timer.C:
+		t.current, t.fresh = false, false
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// watch begins to watch the key, unless it is watched.
+func (q *Queue) watch(ctx context.Context, key string, t *turn) (err error) {
+	if q.Watch == nil || t.changes != nil {
+		return nil
+	}
+	if t.stop != nil {
+		t.stop()
+	}
+	t.changes, t.stop, err = q.Watch(ctx, key)
+	if err != nil {
+		t.changes, t.stop = nil, nil
+		return backend.NotExecuted(err)
+	}
+	t.fresh = true
+	return nil
+}
+
+func (q *Queue) join(key string) *turn {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.turns == nil {
+		q.turns = map[string]*turn{}
+	}
+	t := q.turns[key]
+	if t == nil {
+		t = &turn{taken: make(chan struct{}, 1)}
+		q.turns[key] = t
+	}
+	t.waiters++
+	return t
+}
+
+// leave ends the watch with the last waiter.
+func (q *Queue) leave(key string, t *turn) {
+	q.mu.Lock()
+	t.waiters--
+	last := t.waiters == 0
+	if last {
+		delete(q.turns, key)
+	}
+	q.mu.Unlock()
+	if last && t.stop != nil {
+		t.stop()
+	}
+}
+
+func waitError(err, end error, unknown bool) error {
+	if end != nil && !errors.Is(err, end) {
+		err = fmt.Errorf("%w: %w", err, end)
+	}
+	if unknown || backend.OutcomeUnknown(err) {
+		return backend.Uncertain(err)
+	}
+	return backend.NotExecuted(err)
+}

@@ -1,0 +1,5 @@
+//go:build tools
+
+package minio
+
+import _ "github.com/minio/minio"

@@ -1,0 +1,5 @@
+//go:build tools
+
+package server
+
+import _ "github.com/nats-io/nats-server/v2"

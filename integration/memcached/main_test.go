@@ -1,0 +1,15 @@
+// Package memcached_test runs the conformance suite against a real Memcached.
+package memcached_test
+
+import (
+	"testing"
+
+	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/integration/provision"
+	_ "github.com/interlock-go/lock/memcachelock"
+)
+
+func TestMain(m *testing.M) {
+	conformance.WorkerMain() // processes that the suite kills and stops
+	provision.Main(m)
+}

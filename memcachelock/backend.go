@@ -1,0 +1,132 @@
+package memcachelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/record"
+)
+
+// Backend is the Memcached driver. Make one with New or lock.Open.
+type Backend struct {
+	*record.Locks
+	*record.Queue
+	client     *memcache.Client
+	ownsClient bool // Close closes it
+	opt        options
+
+	mu      sync.Mutex // guards closed
+	closed  bool
+	running sync.WaitGroup // exchanges
+}
+
+var (
+	_ backend.Backend   = (*Backend)(nil)
+	_ backend.Waiter    = (*Backend)(nil)
+	_ backend.Inspector = (*Backend)(nil)
+	_ backend.Breaker   = (*Backend)(nil)
+	_ backend.Pinger    = (*Backend)(nil)
+)
+
+// The average interval at which the first waiter of a process polls is fastPoll after a change of the
+// holder, and doubles up to slowPoll.
+const (
+	fastPoll = 4 * time.Millisecond
+	slowPoll = 200 * time.Millisecond
+)
+
+func open(ctx context.Context, client *memcache.Client, o options) (*Backend, error) {
+	b := &Backend{client: client, opt: o}
+	b.Locks = record.New(store{b}, record.Options{Margin: o.margin})
+	b.Queue = &record.Queue{Locks: b.Locks, Poll: slowPoll, FastPoll: fastPoll}
+	if err := b.probe(ctx); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// probe verifies that all servers answer, and that one counts versions: with its option
+// --disable-cas all of them are zero, and so is the condition of each write.
+func (b *Backend) probe(ctx context.Context) error {
+	item := &memcache.Item{Key: b.opt.prefix + ":", Value: []byte("probe"), Expiration: expiration(time.Minute)}
+	return b.do(ctx, func() error {
+		if err := b.client.Ping(); err != nil {
+			return err
+		}
+		if err := b.client.Set(item); err != nil {
+			return err
+		}
+		got, err := b.client.Get(item.Key)
+		if err != nil {
+			return err
+		}
+		if got.CasID == 0 {
+			return fmt.Errorf("%w server: it runs with --disable-cas: want CAS", backend.ErrInvalid)
+		}
+		return nil
+	})
+}
+
+// Capabilities returns what the backend guarantees.
+func (b *Backend) Capabilities() backend.Capabilities {
+	return backend.Capabilities{
+		Name:    "memcached",
+		Scope:   backend.ScopeNetwork,
+		Loss:    backend.LossTTL,
+		Order:   backend.Unordered,
+		Wake:    backend.WakePoll,
+		Fencing: backend.FencingMemory,
+		MinTTL:  10 * time.Millisecond,
+		MaxTTL:  maxTTL,
+		Caveats: []string{
+			"A restart, flush_all or an eviction of a server removes locks: two clients hold one until the next renewal of the first. Memory must suffice (--disable-evictions makes a full server refuse instead).",
+			"Tokens begin with the clock of a client when a server does not know a lock, or has not for the margin: they rise over that if clocks of clients differ by less than the time since then.",
+			"A list of servers shares the keys among them. All clients need the same list; it is no replication.",
+			"A client takes the lock of a holder that died when it has watched it for a TTL. A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin).",
+			backend.CaveatClockRates, backend.CaveatSnapshot,
+		},
+	}
+}
+
+// maxTTL leaves room for the margin.
+const maxTTL = month - 25*time.Hour
+
+// Ping makes one round trip to each server.
+func (b *Backend) Ping(ctx context.Context) error { return b.do(ctx, b.client.Ping) }
+
+// enter registers an exchange that Close waits for. It returns false after Close.
+func (b *Backend) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.running.Add(1)
+	return true
+}
+
+// Close waits for the exchanges in flight, which their timeout bounds. It closes the connections
+// of a client that Open has made.
+func (b *Backend) Close(ctx context.Context) error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	done := make(chan struct{})
+	go func() { b.running.Wait(); close(done) }()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if b.ownsClient {
+		err = errors.Join(err, b.client.Close())
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package s3lock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/record"
+)
+
+// Backend is the S3 driver. Make one with New or lock.Open.
+type Backend struct {
+	*record.Locks
+	queue     record.Queue
+	client    *s3.Client
+	bucket    string
+	transport *http.Transport // of a client that Open has made, or nil
+	opt       options
+
+	mu      sync.Mutex // guards closed
+	closed  bool
+	running sync.WaitGroup // requests
+}
+
+var (
+	_ backend.Backend   = (*Backend)(nil)
+	_ backend.Waiter    = (*Backend)(nil)
+	_ backend.Inspector = (*Backend)(nil)
+	_ backend.Lister    = (*Backend)(nil)
+	_ backend.Breaker   = (*Backend)(nil)
+	_ backend.Pinger    = (*Backend)(nil)
+)
+
+// New returns a backend that uses client and never closes it. It makes two or three requests to
+// verify that the bucket exists and that the store has conditional writes. The requests of the driver
+// are never repeated by the client, whatever its Retryer is.
+func New(client *s3.Client, bucket string, opts ...Option) (*Backend, error) {
+	if client == nil {
+		return nil, backend.Invalid("client", "nil", "a *s3.Client")
+	}
+	if bucket == "" {
+		return nil, backend.Invalid("bucket", bucket, "the name or ARN of a bucket or access point")
+	}
+	o := defaults()
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	b, err := open(context.Background(), client, bucket, o)
+	if err != nil {
+		return nil, fmt.Errorf("s3 bucket %q: %w", bucket, err)
+	}
+	return b, nil
+}
+
+func open(ctx context.Context, client *s3.Client, bucket string, o options) (*Backend, error) {
+	b := &Backend{client: client, bucket: bucket, opt: o}
+	b.Locks = record.New(store{b}, record.Options{Margin: o.margin})
+	b.queue = record.Queue{Locks: b.Locks, Poll: o.poll, FastPoll: min(fastPoll, o.poll)}
+	if err := b.probe(ctx); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Capabilities returns what the backend guarantees.
+func (b *Backend) Capabilities() backend.Capabilities {
+	return backend.Capabilities{
+		Name:    "s3",
+		Scope:   backend.ScopeNetwork,
+		Loss:    backend.LossTTL,
+		Order:   backend.Unordered,
+		Wake:    backend.WakePoll,
+		Fencing: backend.FencingFailover,
+		MinTTL:  time.Second,
+		Caveats: []string{
+			"Requests cost money: a holder writes about 3.3 times in a TTL, and the first waiter of each process reads at every poll interval. docs/backends/s3.md has the sums.",
+			"Exclusion needs a store whose conditional writes are atomic. Opening refuses one that ignores the conditions, and cannot find one that checks them and then writes.",
+			"Do not delete the objects of locks, not even by a lifecycle rule: that frees a lock, and the tokens begin with the clock of a client again.",
+			"A client takes the lock of a holder that died when it has watched it for a TTL. A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin).",
+			backend.CaveatClockRates, backend.CaveatSnapshot,
+		},
+	}
+}
+
+// fastPoll is the interval of a waiter after a change of the holder. The next ones double up to the
+// poll interval.
+const fastPoll = 100 * time.Millisecond
+
+// Acquire implements backend.Waiter.
+func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	return b.queue.Acquire(ctx, req)
+}
+
+// Ping reads one object.
+func (b *Backend) Ping(ctx context.Context) error {
+	_, _, err := b.get(ctx, b.opt.prefix+"/"+probeName)
+	return err
+}
+
+// enter registers a request that Close waits for. It returns false after Close.
+func (b *Backend) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.running.Add(1)
+	return true
+}
+
+// Close waits for the requests in flight, which their timeout bounds. It closes the connections
+// of a client that Open has made.
+func (b *Backend) Close(ctx context.Context) error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	done := make(chan struct{})
+	go func() { b.running.Wait(); close(done) }()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if b.transport != nil {
+		b.transport.CloseIdleConnections()
+	}
+	return err
+}
+
+// sdkLogger passes on what the SDK logs by itself.
+type sdkLogger struct{}
+
+func (sdkLogger) Logf(_ logging.Classification, format string, args ...any) {
+	slog.Debug("s3: " + fmt.Sprintf(format, args...))
+}

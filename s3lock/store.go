@@ -1,0 +1,103 @@
+package s3lock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/interlock-go/lock/backend/record"
+)
+
+// maxValue is how many bytes of an object are read. A record has about 2 kB at most; what is cut
+// is an object of another program.
+const maxValue = 8 << 10
+
+// store implements record.Store.
+type store struct{ *Backend }
+
+func (b store) Read(ctx context.Context, name string) (record.Item, error) {
+	item, _, err := b.get(ctx, Key(b.opt.prefix, name))
+	return item, err
+}
+
+// get returns an object and its user metadata. The item has no version if there is no object.
+func (b *Backend) get(ctx context.Context, key string) (record.Item, map[string]string, error) {
+	var item record.Item
+	var meta map[string]string
+	err := b.do(ctx, func(ctx context.Context, opt func(*s3.Options)) error {
+		out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key}, opt)
+		if err != nil {
+			return err
+		}
+		defer out.Body.Close()
+		value, err := io.ReadAll(io.LimitReader(out.Body, maxValue))
+		if err != nil {
+			return err
+		}
+		if aws.ToString(out.ETag) == "" {
+			return errors.New("the reply to GetObject has no ETag")
+		}
+		item, meta = record.Item{Value: value, Version: *out.ETag, Idle: idle(out)}, out.Metadata
+		return nil
+	})
+	switch {
+	case code(err) == "NoSuchKey":
+		return record.Item{}, nil, nil
+	case status(err) == http.StatusForbidden:
+		err = fmt.Errorf("%w (an object that is absent is reported like this without the permission s3:ListBucket)", err)
+	}
+	return item, meta, err
+}
+
+// idle returns for how long an object was not written at least, by the clock of the service, whose
+// headers have whole seconds.
+func idle(out *s3.GetObjectOutput) time.Duration {
+	now, ok := awsmiddleware.GetServerTime(out.ResultMetadata)
+	if !ok || out.LastModified == nil {
+		return 0
+	}
+	return max(0, now.Sub(*out.LastModified)-time.Second)
+}
+
+func (b store) Write(ctx context.Context, name string, value []byte, version string, _ time.Duration) (string, error) {
+	key := Key(b.opt.prefix, name)
+	return b.put(ctx, key, value, version, metadata(key, name))
+}
+
+// put writes an object if it has that version, or if it is absent for the version "".
+func (b *Backend) put(ctx context.Context, key string, value []byte, version string, meta map[string]string) (written string, err error) {
+	err = b.do(ctx, func(ctx context.Context, opt func(*s3.Options)) error {
+		in := &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, Body: bytes.NewReader(value), ContentType: aws.String("application/json"), Metadata: meta}
+		if version == "" {
+			in.IfNoneMatch = aws.String("*")
+		} else {
+			in.IfMatch = &version
+		}
+		out, err := b.client.PutObject(ctx, in, opt)
+		if err == nil {
+			written = aws.ToString(out.ETag)
+		}
+		return err
+	})
+	if changed(err) {
+		return "", record.ErrChanged
+	}
+	return written, err
+}
+
+// changed reports whether the service has refused a write because of its condition.
+func changed(err error) bool {
+	switch code(err) {
+	case "PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey":
+		return true
+	}
+	return status(err) == http.StatusPreconditionFailed
+}
