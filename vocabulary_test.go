@@ -21,6 +21,7 @@ var replacedPhrases = []string{"stands in", "stand in", "stood in", "each third"
 // replaced returns the first replaced word of a line, "" if there is none. A part of an
 // identifier such as http.NoBody is no word.
 func replaced(line string) string {
+	line = strings.ReplaceAll(line, "text-anchor", "") // an attribute of SVG
 	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' }) {
 		lower := strings.ToLower(word[:1]) + word[1:]
 		if slices.Contains(replacedWords, lower) {
