@@ -73,20 +73,18 @@ func (r *runner) selected() []*Case {
 }
 
 // run runs the cases, in parallel where a case permits it, and reports each outcome when
-// it is known.
+// it is known. A case of which nothing could be learned beside others is repeated by itself.
 func (r *runner) run(ctx context.Context, cases []*Case, report func(*Case, Result)) *Report {
 	rep := &Report{Name: r.h.Name, Suite: suiteVersion(), Driver: driverVersion(r.probe), Capabilities: r.caps, Budget: r.h.Budget, Started: time.Now(), Full: r.o.full}
 	results := make([]Result, len(cases))
-	one := func(i int) {
-		for range mostAgain {
-			if results[i] = r.runCase(ctx, cases[i]); results[i].Status != inconclusive {
-				break
-			}
-		}
+	// one runs a case and reports whether its outcome is known.
+	one := func(i int) bool {
+		results[i] = r.runCase(ctx, cases[i])
 		if results[i].Status == inconclusive {
-			results[i].Status = Failed
+			return false
 		}
 		report(cases[i], results[i])
+		return true
 	}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, r.o.parallel)
@@ -101,8 +99,16 @@ func (r *runner) run(ctx context.Context, cases []*Case, report func(*Case, Resu
 	}
 	wg.Wait()
 	for i, c := range cases {
-		if c.alone {
-			one(i)
+		if !c.alone && results[i].Status != inconclusive {
+			continue
+		}
+		known := false
+		for n := 0; n < mostAgain && !known; n++ {
+			known = one(i)
+		}
+		if !known {
+			results[i].Status = Failed
+			report(c, results[i])
 		}
 	}
 	rep.Results, rep.Duration = results, time.Since(rep.Started)

@@ -364,5 +364,6 @@ func stock(t *T) {
 // holdRaw takes a key by a raw grant, without renewal.
 func (t *T) holdRaw(b backend.Backend, key string, ttl time.Duration) (backend.Request, backend.Grant) {
 	req := request(key, ttl)
+	t.endsAfter(ttl, key)
 	return req, t.try(b, req, "a free key")
 }

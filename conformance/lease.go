@@ -325,6 +325,7 @@ func fixedLeaseEnds(t *T) {
 	key, ttl := t.key("fixed"), t.lossTTL()
 	late := t.lateness()
 	c, w := t.client(), t.waiter()
+	t.endsAfter(ttl, key)
 	start := time.Now()
 	l := t.mustLock(c.Mutex(key, lock.WithTTL(ttl), lock.WithoutRenewal()), "a free key")
 	if e := l.Expires(); e.IsZero() || e.After(time.Now().Add(ttl)) {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"regexp"
+	"runtime"
 	"time"
 
 	"github.com/interlock-go/lock"
@@ -40,8 +41,9 @@ func Full() Option { return func(o *options) { o.full = true } }
 // hook for it.
 func RequireHooks() Option { return func(o *options) { o.requireHooks = true } }
 
-// Parallel sets how many cases run at once, 8 by default. Cases that measure or
-// disturb the whole service always run alone.
+// Parallel sets how many cases run at once: by default two for each processor, and 8 at most. With more
+// of them a service on the same machine waits for processors, and does not answer in time. Cases that
+// measure or disturb the whole service always run alone.
 func Parallel(n int) Option { return func(o *options) { o.parallel = max(n, 1) } }
 
 // CaseTimeout ends a case that has not ended by itself, and fails it; 2 minutes by
@@ -62,7 +64,7 @@ func Log(f func(format string, args ...any)) Option { return func(o *options) { 
 func OnReport(f func(*Report)) Option { return func(o *options) { o.report = f } }
 
 func newOptions(opts []Option) *options {
-	o := &options{parallel: 8, except: map[string]string{}, caseTimeout: 2 * time.Minute}
+	o := &options{parallel: min(8, 2*runtime.GOMAXPROCS(0)), except: map[string]string{}, caseTimeout: 2 * time.Minute}
 	for _, f := range opts {
 		f(o)
 	}

@@ -36,6 +36,7 @@ type T struct {
 	reason   string
 	spare    *lock.Client
 	losses   map[string]time.Time // when an observer first reported a loss, by name of the lock
+	ends     map[string]time.Time // when grants that are not renewed may be over, by name of the lock
 	waits    waits
 	stalled  string // which clients waited at the first failure
 }
@@ -81,8 +82,8 @@ func (t *T) notRun(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// again ends the case because nothing could be learned from it. It is run again,
-// and fails if that happens too often.
+// again ends the case because nothing could be learned from it. It is run again
+// when no other case runs, and fails if that happens too often.
 func (t *T) again(format string, args ...any) {
 	t.mu.Lock()
 	t.status, t.reason = inconclusive, fmt.Sprintf(format, args...)
@@ -92,7 +93,7 @@ func (t *T) again(format string, args ...any) {
 
 const inconclusive Status = "inconclusive"
 
-// mostAgain is how often a case is run that is inconclusive.
+// mostAgain is how often a case is run by itself that is inconclusive.
 const mostAgain = 3
 
 // notef adds to what is printed if the case fails.
@@ -108,6 +109,26 @@ func (t *T) failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.failures) > 0
+}
+
+// endsAfter notes that a grant that was asked for now is not renewed.
+func (t *T) endsAfter(ttl time.Duration, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ends == nil {
+		t.ends = map[string]time.Time{}
+	}
+	t.ends[name] = time.Now().Add(ttl)
+}
+
+// endOf returns when the last grant of a lock may be over, far in the future for one that is renewed.
+func (t *T) endOf(name string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if end, ok := t.ends[name]; ok {
+		return end
+	}
+	return time.Now().Add(time.Hour)
 }
 
 // later runs f when the case is over, last first.

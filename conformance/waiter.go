@@ -47,14 +47,14 @@ func (t *T) lockWaiting(ctx context.Context, w *waiter, key string, opts ...lock
 // waiting starts a Lock of a mutex of w and returns when the observer of its client has
 // reported that it waits.
 func (t *T) waiting(ctx context.Context, w *waiter, m lock.Mutex, what string) <-chan locked {
-	select {
-	case <-w.waits: // of an earlier Lock that was not waited for
-	default:
-	}
+	w.forget()
 	out := t.lockAsync(ctx, m)
 	select {
 	case <-w.waits:
 	case got := <-out:
+		if late := time.Since(t.endOf(m.Name())); got.err == nil && late > 0 {
+			t.again("%s of %q: it was granted %v after the holder's TTL, before it could wait", what, m.Name(), late)
+		}
 		if got.err == nil {
 			t.fatalf("%s of %q, which is held: want it to wait, it was granted %s", what, m.Name(), leaseText(got.lease))
 		}
@@ -63,6 +63,24 @@ func (t *T) waiting(ctx context.Context, w *waiter, m lock.Mutex, what string) <
 		t.fatalf("%s of %q, which is held: want OnWait called within %v, it was not", what, m.Name(), t.slack())
 	}
 	return out
+}
+
+// forget drops the signal of an earlier Lock.
+func (w *waiter) forget() {
+	select {
+	case <-w.waits:
+	default:
+	}
+}
+
+// answered ends the case, since nothing can be learned from the error of a Lock of a held key that had
+// so much time, if the service did not answer it within that.
+func (t *T) answered(w *waiter, limit time.Duration, err error) {
+	select {
+	case <-w.waits:
+	default:
+		t.again("Lock of a held key: no answer within its %v, got %v", limit, err)
+	}
 }
 
 // observer returns an observer of a new client that records the time of each loss, and which

@@ -97,16 +97,17 @@ func (t *T) refusedAsync(m lock.Mutex) {
 }
 
 func timedWait(t *T) {
-	holder, other := t.client(), t.client()
+	holder, other := t.client(), t.waiter()
 	key := t.key("held")
 	l := t.mustLock(holder.Mutex(key), "a free key")
 	for _, limit := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 2 * time.Second} {
+		other.forget()
 		start := time.Now() // no later than the deadline's beginning
 		ctx, cancel := context.WithTimeout(t.ctx, limit)
 		var lease *lock.Lease
 		var err error
 		t.within(limit+t.slack(), fmt.Sprintf("Lock with a deadline of %v", limit), func() {
-			lease, err = other.Mutex(key).Lock(ctx)
+			lease, err = other.c.Mutex(key).Lock(ctx)
 		})
 		took := time.Since(start)
 		cancel()
@@ -116,6 +117,7 @@ func timedWait(t *T) {
 		case !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 			t.errorf("Lock past its deadline: want DeadlineExceeded and not Canceled, got %v", err)
 		case limit > time.Second && !errors.Is(err, lock.ErrLocked):
+			t.answered(other, limit, err)
 			t.errorf("Lock past its deadline of %v: want ErrLocked as well, since the key was held, got %v", limit, err)
 		case took < limit:
 			t.errorf("Lock with a deadline of %v: want it to use its time, it gave up after %v", limit, took)

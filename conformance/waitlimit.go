@@ -26,11 +26,13 @@ func waitLimit(t *T) {
 			return lock.Do(t.ctx, s.c.Mutex(key), func(context.Context) error { return nil }, lock.WithWait(limit))
 		}},
 	} {
+		s.forget()
 		start := time.Now()
 		var err error
 		t.within(limit+cancelPromptly+t.slack(), wait.what, func() { err = wait.lock() })
 		switch took := time.Since(start); {
 		case !errors.Is(err, lock.ErrWaitLimit) || !errors.Is(err, lock.ErrLocked):
+			t.answered(s.waiter, limit, err)
 			t.errorf("%s of %v, of a held key: want ErrWaitLimit and ErrLocked, got %v", wait.what, limit, err)
 		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 			t.errorf("%s of %v: want no error of a context, since the caller's has not ended, got %v", wait.what, limit, err)
@@ -39,10 +41,7 @@ func waitLimit(t *T) {
 		}
 	}
 
-	select {
-	case <-s.waits: // of a Lock above
-	default:
-	}
+	s.forget()
 	// The grant is waited for, so that it is one of a request with a deadline.
 	done := make(chan error, 1)
 	working := make(chan *lock.Lease, 1)
