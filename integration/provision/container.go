@@ -29,7 +29,7 @@ const (
 	labelOwner = "com.github.interlock-go.lock.owner"
 )
 
-// container is a server in a container, with its port published on a fixed port of loopback.
+// container is a server in a container, at a fixed port of loopback.
 type container struct {
 	docker *client.Client
 	image  string
@@ -38,7 +38,7 @@ type container struct {
 	folder string
 	inside int // port in the container
 	port   *reservedPort
-	host   bool // share this machine's loopback interface: servers that talk to each other
+	host   bool // use this machine's loopback interface: see sharesNetwork
 
 	mu     sync.Mutex
 	tc     testcontainers.Container
@@ -63,6 +63,21 @@ var dockerClient = sync.OnceValues(func() (*client.Client, error) {
 		return nil, fmt.Errorf("container: remove leftovers: %w", err)
 	}
 	return docker.Client, nil
+})
+
+// sharesNetwork reports whether a container can use this machine's loopback interface, because its engine runs on the
+// same kernel and as root. Otherwise a proxy of the engine copies every byte to and from the port that it publishes.
+var sharesNetwork = sync.OnceValue(func() bool {
+	docker, err := dockerClient()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	engine, err := docker.Info(ctx, client.InfoOptions{})
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // of Linux
+	return err == nil && engine.Info.KernelVersion == strings.TrimSpace(string(kernel)) &&
+		!slices.Contains(engine.Info.SecurityOptions, "name=rootless")
 })
 
 // startPresentImage runs the first image that Docker has: the one the environment names, the official one, the one
@@ -132,7 +147,7 @@ func startImage(ctx context.Context, docker *client.Client, k kind, o Options, i
 	if err != nil {
 		return nil, err
 	}
-	c := &container{docker: docker, image: image, port: port, inside: k.port, files: o.Files, folder: o.Folder, host: o.Binary}
+	c := &container{docker: docker, image: image, port: port, inside: k.port, files: o.Files, folder: o.Folder, host: o.Binary || sharesNetwork()}
 	listen := "0.0.0.0"
 	if c.host {
 		listen, c.inside = "127.0.0.1", port.port

@@ -45,14 +45,15 @@ func mysqlKind(k kind) kind {
 	k.service, k.port = "mysql", 3306
 	k.url, k.probe = mysqlURL, mysqlProbe
 	k.binaryVersion = func(output string) string { return firstMatch(mysqlVersion, output) }
-	k.args = func(_ string, _ int, _ string, o Options) []string {
+	k.args = func(host string, port int, _ string, o Options) []string {
 		// The first word is not the server, so the entry point of the official image runs it as it is: a way to
 		// give it its environment.
-		server := "mariadbd"
+		server := []string{"mariadbd"}
 		if k.flavour == MySQL9 {
-			server = "mysqld"
+			server = []string{"mysqld", "--mysqlx=OFF"} // its port would be the same for all servers
 		}
-		return append([]string{"env", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD=1", "MYSQL_ALLOW_EMPTY_PASSWORD=1", "docker-entrypoint.sh", server}, mysqlArgs(o)...)
+		server = append(server, "--bind-address="+host, "--port="+strconv.Itoa(port))
+		return slices.Concat([]string{"env", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD=1", "MYSQL_ALLOW_EMPTY_PASSWORD=1", "docker-entrypoint.sh"}, server, mysqlArgs(o))
 	}
 	return k
 }

@@ -89,10 +89,11 @@ func startZooKeeper(k kind, dir, folder string, config []string) (*Server, error
 	defer cancel()
 	// A container reads its configuration from a copy of a file.
 	file := filepath.Join(dir, "zoo.cfg")
-	if err := os.WriteFile(file, []byte(zookeeperConfig("0.0.0.0", k.port, "/data", config)), 0o600); err != nil {
-		return nil, err
+	var unwritten error
+	k.args = func(host string, port int, _ string, _ Options) []string {
+		unwritten = os.WriteFile(file, []byte(zookeeperConfig(host, port, "/data", config)), 0o600)
+		return []string{"zkServer.sh", "start-foreground", file}
 	}
-	k.args = func(string, int, string, Options) []string { return []string{"zkServer.sh", "start-foreground", file} }
 	o := Options{Files: []string{file}, Folder: folder}
 	var tried []error
 	for _, way := range []func() (*Server, error){
@@ -104,7 +105,7 @@ func startZooKeeper(k kind, dir, folder string, config []string) (*Server, error
 		if err == nil {
 			return s, nil
 		}
-		tried = append(tried, err)
+		tried = append(tried, unwritten, err)
 	}
 	return nil, errors.Join(tried...)
 }
