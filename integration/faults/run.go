@@ -62,10 +62,21 @@ func (r *run) Logf(format string, args ...any) {
 	r.log = append(r.log, fmt.Sprintf("%.3fs ", time.Since(r.begun).Seconds())+fmt.Sprintf(format, args...))
 }
 
+// crowds keeps the processes of a crowd from running beside the runs of other services, whose clients would not be
+// served for want of processors.
+var crowds sync.RWMutex
+
 // Run makes one run of about that length, checks the service after it, and returns the
 // result. It fails the test only if there is no result.
 func (s *Service) Run(t testing.TB, f Fault, seed uint64, length time.Duration) *Result {
 	t.Helper()
+	if f.Crowd {
+		crowds.Lock()
+		defer crowds.Unlock()
+	} else {
+		crowds.RLock()
+		defer crowds.RUnlock()
+	}
 	r := &run{service: s, ttl: s.ttl(), seed: seed, begun: time.Now(), command: s.Command, crowd: f.Crowd, phase: rand.N(s.ttl())}
 	for i := range slowKeys {
 		r.keys = append(r.keys, fmt.Sprintf("slow-%d", i))

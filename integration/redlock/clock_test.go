@@ -157,17 +157,14 @@ func (s *steps) contend() bool {
 	var held, granted, all sync.WaitGroup
 	release := make(chan struct{})
 	turn(first, &held, release, &all)
-	s.everyLock("the first client has the near nodes", near)
+	inTime := s.heldSoon("the first client has the near nodes", near)
 	turn(second, &granted, release, &all)
-	s.everyLock("the second client has the other node", order[:1])
+	inTime = inTime && s.heldSoon("the second client has the other node", order[:1])
 	s.to(stepped, -900*time.Millisecond)
 	heal(toFirst, stepped)
 	held.Wait()
 	heal(toSecond, far...)
-	// A node refuses a request that arrives too late, on a machine that is busy.
-	for end := time.Now().Add(time.Second); time.Now().Before(end) && s.heldAt(far) != nil; time.Sleep(5 * time.Millisecond) {
-	}
-	inTime := s.heldAt(far) == nil
+	inTime = inTime && s.heldSoon("the far nodes are held", far)
 	time.Sleep(50 * time.Millisecond) // the answers arrive
 	close(release)
 	heal(toFirst, far...)
@@ -182,10 +179,17 @@ func (s *steps) contend() bool {
 	return inTime
 }
 
-// everyLock waits until all locks of this step are held at the nodes.
-func (s *steps) everyLock(what string, nodes []int) {
-	s.Helper()
-	s.set.eventually(s.T, timeout, what, func() error { return s.heldAt(nodes) })
+// heldSoon waits until all locks of this step are held at the nodes, and reports whether they are. A node refuses a
+// request that arrives too late, on a machine that is busy.
+func (s *steps) heldSoon(what string, nodes []int) bool {
+	err := s.heldAt(nodes)
+	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = s.heldAt(nodes) {
+		time.Sleep(5 * time.Millisecond) // between two looks at the nodes
+	}
+	if err != nil {
+		s.Logf("step %d: too late: %s: %v", s.step, what, err)
+	}
+	return err == nil
 }
 
 // heldAt returns an error unless all locks of this step are held at the nodes.
