@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -20,10 +19,7 @@ type Backend struct {
 	client     *memcache.Client
 	ownsClient bool // Close closes it
 	opt        options
-
-	mu      sync.Mutex // guards closed
-	closed  bool
-	running sync.WaitGroup // exchanges
+	exchanges  record.Exchanges
 }
 
 var (
@@ -100,31 +96,10 @@ const maxTTL = month - 25*time.Hour
 // Ping makes one round trip to each server.
 func (b *Backend) Ping(ctx context.Context) error { return b.do(ctx, b.client.Ping) }
 
-// enter registers an exchange that Close waits for. It returns false after Close.
-func (b *Backend) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.running.Add(1)
-	return true
-}
-
 // Close waits for the exchanges in flight, which their timeout bounds. It closes the connections
 // of a client that Open has made.
 func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	done := make(chan struct{})
-	go func() { b.running.Wait(); close(done) }()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
+	err := b.exchanges.Close(ctx)
 	if b.ownsClient {
 		err = errors.Join(err, b.client.Close())
 	}

@@ -91,12 +91,12 @@ func (b *Backend) do(ctx context.Context, exchange func() error) error {
 	if err := ctx.Err(); err != nil {
 		return backend.NotExecuted(err)
 	}
-	if !b.enter() {
+	if !b.exchanges.Begin() {
 		return backend.ErrClosed
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer b.running.Done()
+		defer b.exchanges.End()
 		done <- exchange()
 	}()
 	select {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -23,10 +22,7 @@ type Backend struct {
 	bucket    string
 	transport *http.Transport // of a client that Open has made, or nil
 	opt       options
-
-	mu      sync.Mutex // guards closed
-	closed  bool
-	running sync.WaitGroup // requests
+	exchanges record.Exchanges
 }
 
 var (
@@ -107,31 +103,10 @@ func (b *Backend) Ping(ctx context.Context) error {
 	return err
 }
 
-// enter registers a request that Close waits for. It returns false after Close.
-func (b *Backend) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.running.Add(1)
-	return true
-}
-
 // Close waits for the requests in flight, which their timeout bounds. It closes the connections
 // of a client that Open has made.
 func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	done := make(chan struct{})
-	go func() { b.running.Wait(); close(done) }()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
+	err := b.exchanges.Close(ctx)
 	if b.transport != nil {
 		b.transport.CloseIdleConnections()
 	}

@@ -26,10 +26,10 @@ func (b *Backend) do(ctx context.Context, request call) error {
 	if err := ctx.Err(); err != nil {
 		return backend.NotExecuted(err)
 	}
-	if !b.enter() {
+	if !b.exchanges.Begin() {
 		return backend.ErrClosed
 	}
-	defer b.running.Done()
+	defer b.exchanges.End()
 	err := b.once(ctx, request)
 	if code(err) == "RequestTimeTooSkewed" {
 		err = b.once(ctx, request)

@@ -1,0 +1,44 @@
+package record
+
+import (
+	"context"
+	"sync"
+)
+
+// Exchanges counts the exchanges with a service that are under way, for a driver whose Close waits
+// for them. Its zero value is ready. It may be used by any number of goroutines at once.
+type Exchanges struct {
+	mu      sync.Mutex // guards closed, and adding to running
+	closed  bool
+	running sync.WaitGroup
+}
+
+// Begin counts an exchange until End. It returns false after Close, and counts nothing then.
+func (e *Exchanges) Begin() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.running.Add(1)
+	return true
+}
+
+// End is called at the end of an exchange for which Begin returned true.
+func (e *Exchanges) End() { e.running.Done() }
+
+// Close makes Begin return false. It returns when all exchanges have ended, or with the error of ctx
+// when that ends. It may be called again.
+func (e *Exchanges) Close(ctx context.Context) error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	done := make(chan struct{})
+	go func() { e.running.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
