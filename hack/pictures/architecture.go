@@ -16,8 +16,8 @@ var architecture = draw.Picture{
 			draw.Layer{Kind: draw.Accent, Boxes: []string{"internal/engine: trust, renewal, release, events, cleanup"}},
 			draw.Layer{Kind: draw.Dim, Boxes: []string{"internal/handoff: requests of one process share a grant (optional)"}},
 			draw.Layer{Kind: draw.Accent, Boxes: []string{"internal/renewal: many renewals in one request"}, Below: "the contract: package backend"},
-			draw.Layer{Kind: draw.Good, Boxes: []string{"memlock, filelock", "redislock, redlock", "pglock, mysqllock", "etcdlock, zklock"}, Below: "the protocol of the service"},
-			draw.Layer{Kind: draw.Plain, Boxes: []string{"one process, one machine", "Redis, Valkey", "PostgreSQL, MySQL, MariaDB", "etcd, ZooKeeper"}},
+			draw.Layer{Kind: draw.Good, Boxes: []string{"memlock, filelock, s3lock", "redislock, redlock, memcachelock, natslock", "pglock, mysqllock, etcdlock, zklock"}, Below: "the protocol of the service"},
+			draw.Layer{Kind: draw.Plain, Boxes: []string{"one process, one machine, S3", "Redis, Valkey, Memcached, NATS", "PostgreSQL, MySQL, MariaDB, etcd, ZooKeeper"}},
 		)
 	},
 }
