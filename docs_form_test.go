@@ -3,6 +3,7 @@ package lock_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -131,11 +132,25 @@ var (
 	badgeOfGo  = regexp.MustCompile(`badge/Go-([0-9.]+)%2B-`)
 )
 
-// The READMEs have the same sections, code and links, in the same order of sections.
-func TestDocReadmesAgree(t *testing.T) {
+// translations returns the Chinese pages and, for each, the English one.
+func translations(t *testing.T) map[string]string {
+	found := map[string]string{"README.zh-CN.md": "README.md"}
+	for path := range pages(t) {
+		if name, ok := strings.CutPrefix(path, "docs/zh/"); ok {
+			found[path] = "docs/" + name
+		}
+	}
+	return found
+}
+
+// Both languages have the same sections, code, tables and links, in the same order of sections.
+func TestDocLanguagesAgree(t *testing.T) {
+	english := translations(t)
+	if len(english) < 14 {
+		t.Errorf("only %d Chinese pages were found", len(english))
+	}
 	sections := func(path string) (out [][]string) {
 		text := pages(t)[path]
-		text = strings.NewReplacer("(README.md)", "()", "(README.zh-CN.md)", "()").Replace(text)
 		hidden := fence.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat(" ", len(s)) })
 		at := anyHeading.FindAllStringIndex(hidden, -1)
 		for i, b := range at {
@@ -146,10 +161,13 @@ func TestDocReadmesAgree(t *testing.T) {
 			section := text[b[0]:end]
 			facts := []string{"heading " + section[:b[1]-b[0]]}
 			for _, m := range anyFence.FindAllStringSubmatch(section, -1) {
-				facts = append(facts, "code "+comment.ReplaceAllString(m[2], ""))
+				facts = append(facts, fmt.Sprintf("%d lines of code", strings.Count(m[2], "\n")))
+				if path == "README.md" || path == "README.zh-CN.md" {
+					facts = append(facts, "code "+comment.ReplaceAllString(m[2], ""))
+				}
 			}
 			for _, m := range link.FindAllStringSubmatch(section, -1) {
-				facts = append(facts, "link "+m[1])
+				facts = append(facts, "link "+englishTarget(path, m[1], english))
 			}
 			facts = append(facts, fmt.Sprintf("%d lines of tables", strings.Count(section, "\n|")))
 			slices.Sort(facts)
@@ -157,15 +175,43 @@ func TestDocReadmesAgree(t *testing.T) {
 		}
 		return out
 	}
-	english, chinese := sections("README.md"), sections("README.zh-CN.md")
-	if len(english) != len(chinese) || len(english) < 10 {
-		t.Fatalf("README.md has %d sections, README.zh-CN.md %d", len(english), len(chinese))
-	}
-	for i := range english {
-		if !slices.Equal(english[i], chinese[i]) {
-			t.Errorf("section %d differs:\nREADME.md:       %q\nREADME.zh-CN.md: %q", i+1, english[i], chinese[i])
+	for path, original := range english {
+		if pages(t)[original] == "" {
+			t.Errorf("%s is a translation of %s, which does not exist", path, original)
+			continue
+		}
+		want, got := sections(original), sections(path)
+		if len(want) != len(got) {
+			t.Errorf("%s has %d sections, %s %d", original, len(want), path, len(got))
+			continue
+		}
+		for i := range want {
+			if !slices.Equal(want[i], got[i]) {
+				t.Errorf("section %d differs:\n%s: %q\n%s: %q", i+1, original, want[i], path, got[i])
+			}
 		}
 	}
+}
+
+// englishTarget returns where a link leads, as the path of the English page.
+func englishTarget(from, target string, english map[string]string) string {
+	if strings.Contains(target, "://") {
+		return target
+	}
+	file, fragment, toHeading := strings.Cut(target, "#")
+	if file == "" {
+		file = filepath.Base(from)
+	}
+	file = filepath.ToSlash(filepath.Join(filepath.Dir(from), file))
+	if e, ok := english[file]; ok {
+		return fmt.Sprintf("%s with a fragment: %t", e, toHeading) // headings differ
+	}
+	for _, e := range english {
+		if file == e {
+			return fmt.Sprintf("%s with a fragment: %t", e, toHeading)
+		}
+	}
+	return file + "#" + fragment
 }
 
 // The badge has the Go release of go.mod.

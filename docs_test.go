@@ -95,11 +95,20 @@ func TestDocLinks(t *testing.T) {
 			}
 		}
 	}
-	for _, readme := range []string{"README.md", "README.zh-CN.md"} {
-		for path := range all {
-			if strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "docs/adr/") && !strings.Contains(all[readme], "]("+path+")") {
-				t.Errorf("%s has no link to %s", readme, path)
-			}
+	for path := range all {
+		name, ok := strings.CutPrefix(path, "docs/")
+		if !ok || strings.HasPrefix(name, "adr/") || strings.HasPrefix(name, "zh/") {
+			continue
+		}
+		if !strings.Contains(all["README.md"], "]("+path+")") {
+			t.Errorf("README.md has no link to %s", path)
+		}
+		chinese := path
+		if all["docs/zh/"+name] != "" {
+			chinese = "docs/zh/" + name
+		}
+		if !strings.Contains(all["README.zh-CN.md"], "]("+chinese+")") {
+			t.Errorf("README.zh-CN.md has no link to %s", chinese)
 		}
 	}
 }
