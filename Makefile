@@ -40,12 +40,12 @@ soak: ## faults on all backends for SOAK (10m) or until each has ENOUGH acquisit
 	LOCK_TEST_ALL=1 go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -faults.soak $(SOAK) -faults.enough $(ENOUGH) -faults.table $(CURDIR)/docs/faults.md
 
 .PHONY: matrix
-matrix: ## write docs/matrix.md from the reports of the last make test-all
-	go run ./integration/matrix $(BIN)/reports docs/matrix.md
+matrix: ## write docs/matrix.csv and docs/matrix.md from the reports of the last make test-all
+	go run ./integration/matrix $(BIN)/reports docs
 
 .PHONY: matrix-check
-matrix-check: ## compare docs/matrix.md with the reports of the last make test or make test-all
-	go run ./integration/matrix -check $(BIN)/reports docs/matrix.md
+matrix-check: ## compare docs/matrix.csv with the reports of the last make test or make test-all
+	go run ./integration/matrix -check $(BIN)/reports docs
 
 .PHONY: images
 images: ## write docs/images from hack/pictures and from the figures of docs/performance.md

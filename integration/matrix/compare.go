@@ -2,66 +2,41 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 )
 
-// cells are those of the tables of a document: by column, then by the first cell of the row.
-type cells map[string]map[string]string
-
-func parse(document string) cells {
-	found := cells{}
-	var header []string
-	for line := range strings.Lines(document) {
-		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "|") {
-			header = nil
-			continue
+// compare returns how the columns of the run differ from those of the committed table, and the columns of the
+// committed table that the run has not.
+func compare(was, is table) (wrong, missing []string) {
+	names := map[string]bool{}
+	var rows []row // of both
+	for _, r := range slices.Concat(was.rows, is.rows) {
+		if !names[r.name] {
+			names[r.name] = true
+			rows = append(rows, r)
 		}
-		line = strings.ReplaceAll(line, `\|`, "/") // within a cell
-		row := strings.Split(strings.Trim(line, "|"), "|")
-		for i := range row {
-			row[i] = strings.TrimSpace(row[i])
+	}
+	cases := slices.ContainsFunc(is.rows, func(r row) bool { return r.what != "" })
+	what := func(t table, name string) string {
+		for _, r := range t.rows {
+			if r.name == name {
+				return r.what
+			}
 		}
-		switch {
-		case header == nil:
-			header = row
-		case strings.HasPrefix(row[0], "---"):
-		default:
-			for i := 1; i < min(len(row), len(header)); i++ {
-				if found[header[i]] == nil {
-					found[header[i]] = map[string]string{}
-				}
-				found[header[i]][row[0]] = row[i]
+		return ""
+	}
+	for _, r := range rows {
+		if old, now := what(was, r.name), what(is, r.name); cases && old != now {
+			wrong = append(wrong, fmt.Sprintf("what it shows, %s: the table has %q, the run %q", r.name, old, now))
+		}
+		for _, column := range is.columns {
+			if old, now := was.cell(r.name, column), is.cell(r.name, column); old != now {
+				wrong = append(wrong, fmt.Sprintf("%s, %s: the table has %q, the run %q", column, r.name, old, now))
 			}
 		}
 	}
-	return found
-}
-
-// compare returns how the columns of the run differ from those of the committed document, and the columns of the
-// document that the run has not.
-func compare(committed, run string) (wrong, missing []string) {
-	was, is := parse(committed), parse(run)
-	for _, column := range slices.Sorted(maps.Keys(is)) {
-		rows := maps.Clone(was[column])
-		if rows == nil {
-			rows = map[string]string{}
-		}
-		for row := range is[column] {
-			if _, ok := rows[row]; !ok {
-				rows[row] = "" // the document has no such row
-			}
-		}
-		for _, row := range slices.Sorted(maps.Keys(rows)) {
-			if rows[row] != is[column][row] {
-				wrong = append(wrong, fmt.Sprintf("%s, %s: the document has %q, the run %q", column, row, rows[row], is[column][row]))
-			}
-		}
-	}
-	for _, column := range slices.Sorted(maps.Keys(was)) {
-		if is[column] == nil {
+	for _, column := range was.columns {
+		if !slices.Contains(is.columns, column) {
 			missing = append(missing, column)
 		}
 	}
