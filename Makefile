@@ -35,9 +35,9 @@ SOAK ?= 10m
 ENOUGH ?= 0
 
 .PHONY: soak
-soak: ## faults on all backends for SOAK (10m) or until each has ENOUGH acquisitions under them (0: no end), and docs/faults.md from that
+soak: ## faults on all backends for SOAK (10m) or until each has ENOUGH acquisitions under them (0: no end), and docs/faults.csv from that
 	hack/setup.sh all
-	LOCK_TEST_ALL=1 go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -faults.soak $(SOAK) -faults.enough $(ENOUGH) -faults.table $(CURDIR)/docs/faults.md
+	LOCK_TEST_ALL=1 go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -faults.soak $(SOAK) -faults.enough $(ENOUGH) -faults.table $(CURDIR)/docs/faults.csv
 
 .PHONY: matrix
 matrix: ## write docs/matrix.csv and docs/matrix.md from the reports of the last make test-all

@@ -16,27 +16,11 @@ const (
 	maxParagraph = 6   // lines
 )
 
-// longPages have lines, tables or paragraphs that are too long still. Remove a page from
-// the list when it is rewritten; no page may be added.
-var longPages = []string{"docs/faults.md", "docs/performance.md"}
-
 // Pages have lines, tables and paragraphs of a length that people read.
 func TestDocForm(t *testing.T) {
-	all := pages(t)
-	for path, text := range all {
-		problems := formProblems(text)
-		switch listed := slices.Contains(longPages, path); {
-		case listed && len(problems) == 0:
-			t.Errorf("%s is in order: remove it from longPages", path)
-		case !listed:
-			for _, p := range problems {
-				t.Errorf("%s:%s", path, p)
-			}
-		}
-	}
-	for _, path := range longPages {
-		if all[path] == "" {
-			t.Errorf("longPages names %s, which does not exist", path)
+	for path, text := range pages(t) {
+		for _, p := range formProblems(text) {
+			t.Errorf("%s:%s", path, p)
 		}
 	}
 }

@@ -58,35 +58,63 @@ func Plots(dir string, all []Comparison) error {
 // row is the row of a target.
 type row struct{ Target, Cells string }
 
-// columns are the columns of the tables: each is a figure of one scenario of a report.
-var columns = []struct {
+// column is a figure of one scenario of a report.
+type column struct {
 	head string
 	cell func(delayed, near summaries) float64
-}{
-	{"uncontended, RTT", func(d, _ summaries) float64 { return d.of("uncontended").Ratio }},
-	{"hand-off p50, RTT (16)", func(d, _ summaries) float64 { return d.of("contended 16").Ratio }},
-	{"(64)", func(d, _ summaries) float64 { return d.of("contended 64").Ratio }},
-	{"p99, RTT (16)", func(d, _ summaries) float64 { return d.of("contended 16").Ratio99 }},
-	{"(64)", func(d, _ summaries) float64 { return d.of("contended 64").Ratio99 }},
-	{"uncontended, × raw", func(_, n summaries) float64 { return n.of("uncontended").Ratio }},
-	{"hand-off p50, × raw (16)", func(_, n summaries) float64 { return n.of("contended 16").Ratio }},
-	{"(64)", func(_, n summaries) float64 { return n.of("contended 64").Ratio }},
-	{"p99, × raw (64)", func(_, n summaries) float64 { return n.of("contended 64").Ratio99 }},
-	{"fairness (64)", func(_, n summaries) float64 { return n.of("contended 64").Jain }},
-	{"same holder (64)", func(_, n summaries) float64 { return n.of("contended 64").Same }},
-	{"operations (16)", func(_, n summaries) float64 { return n.of("contended 16").PerAcquired }},
-	{"(64)", func(_, n summaries) float64 { return n.of("contended 64").PerAcquired }},
 }
 
-func (c Comparison) rows() []row {
+// parts are the tables of a service: narrow enough to be read.
+var parts = [][]column{
+	{
+		{"uncontended, RTT", func(d, _ summaries) float64 { return d.of("uncontended").Ratio }},
+		{"hand-off p50, RTT (16)", func(d, _ summaries) float64 { return d.of("contended 16").Ratio }},
+		{"p50, RTT (64)", func(d, _ summaries) float64 { return d.of("contended 64").Ratio }},
+		{"p99, RTT (16)", func(d, _ summaries) float64 { return d.of("contended 16").Ratio99 }},
+		{"p99, RTT (64)", func(d, _ summaries) float64 { return d.of("contended 64").Ratio99 }},
+	},
+	{
+		{"uncontended, × raw", func(_, n summaries) float64 { return n.of("uncontended").Ratio }},
+		{"hand-off p50, × raw (16)", func(_, n summaries) float64 { return n.of("contended 16").Ratio }},
+		{"p50, × raw (64)", func(_, n summaries) float64 { return n.of("contended 64").Ratio }},
+		{"p99, × raw (64)", func(_, n summaries) float64 { return n.of("contended 64").Ratio99 }},
+	},
+	{
+		{"fairness (64)", func(_, n summaries) float64 { return n.of("contended 64").Jain }},
+		{"same holder (64)", func(_, n summaries) float64 { return n.of("contended 64").Same }},
+		{"operations (16)", func(_, n summaries) float64 { return n.of("contended 16").PerAcquired }},
+		{"operations (64)", func(_, n summaries) float64 { return n.of("contended 64").PerAcquired }},
+	},
+}
+
+// part is a table with the targets that have a figure in it.
+type part struct {
+	Head, Rule string
+	Rows       []row
+}
+
+func (c Comparison) parts() []part {
 	delayed, near := byTarget(c.Delayed), byTarget(c.Near)
-	var out []row
-	for _, t := range c.Near.Targets {
-		var cells []string
+	var out []part
+	for _, columns := range parts {
+		var heads []string
 		for _, col := range columns {
-			cells = append(cells, cell(col.cell(delayed[t.Name], near[t.Name])))
+			heads = append(heads, col.head)
 		}
-		out = append(out, row{t.Name, strings.Join(cells, " | ")})
+		p := part{Head: strings.Join(heads, " | "), Rule: strings.Repeat("---|", len(heads))}
+		for _, t := range c.Near.Targets {
+			var cells []string
+			measured := false
+			for _, col := range columns {
+				v := col.cell(delayed[t.Name], near[t.Name])
+				measured = measured || !math.IsNaN(v)
+				cells = append(cells, cell(v))
+			}
+			if measured {
+				p.Rows = append(p.Rows, row{t.Name, strings.Join(cells, " | ")})
+			}
+		}
+		out = append(out, p)
 	}
 	return out
 }
@@ -103,7 +131,7 @@ func (c Comparison) remarks() []string {
 		}
 		for _, s := range r.Summaries() {
 			if s.Errors > 0 {
-				out = append(out, fmt.Sprintf("%s, %s, %s: errors: %d, the first: %s", s.Target, s.Scenario.Name(), r.how, s.Errors, s.FirstErr))
+				out = append(out, fmt.Sprintf("%s, %s, %s: errors: %d, the first:\n  %s", s.Target, s.Scenario.Name(), r.how, s.Errors, s.FirstErr))
 			}
 		}
 	}
@@ -156,28 +184,37 @@ func cell(v float64) string {
 var document = template.Must(template.New("performance").Parse(`<!-- Written by make performance. Do not edit. -->
 # Performance
 
-One run of this library and its peers on the same servers. The figures are ratios. With a delay of {{.Delay}} injected in
-each direction they are ratios to the round trip of the service (RTT), so they count sequential round trips. Without
-a delay they are ratios to the raw round trip (× raw), so they are the cost. Absolute times depend on the machine.
+For engineers who compare backends and libraries: this library and its peers in one run, on the same servers.
 
-{{.Machine}}. Each figure is the median of {{.Rounds}} rounds of {{.For}}, in which all targets took turns. Contended:
-16 or 64 workers of 4 independent clients on one lock, hold {{.Hold}}, pause {{.Think}}. A hand-off is the time from one
-worker's call of Unlock to the return of Lock in another worker. Fairness is Jain's index over the workers. "Same
-holder" is the share of acquisitions by the last holder: a high share means a high throughput and few hand-offs.
-Operations are those of the server for each acquisition, "–" if they were not counted; in PostgreSQL they are the
-transactions that write. The peers have no fencing token.
-"Two writes" are two writes of one row or key without a lock: the service's share of the cost. PostgreSQL, MySQL and
-MariaDB wait for the disk here, the others do not. With local hand-off (an option) the waiters of a client pass a grant
-on, at most 15 times and while it is younger than 10 ms: see [adr/0018](adr/0018-local-hand-off.md).
+All figures are ratios, because absolute times depend on the machine.
+
+- **RTT** is the round trip of the service with a delay of {{.Delay}} in each direction. Such figures count sequential
+  round trips.
+- **× raw** is the round trip without a delay. Such figures are the cost.
+- (16) and (64) are workers of 4 independent clients on one lock, hold {{.Hold}}, pause {{.Think}}.
+- A hand-off is the time from one worker's call of Unlock to the return of Lock in another worker.
+- Fairness is Jain's index over the workers. "Same holder" is the share of acquisitions by the last holder: a high share
+  means a high throughput and few hand-offs.
+- Operations are those of the server for each acquisition, "–" if they were not counted; in PostgreSQL they are the
+  transactions that write.
+- "Two writes" are two writes of one row or key without a lock: the service's share of the cost. PostgreSQL, MySQL and
+  MariaDB wait for the disk here, the others do not.
+- With local hand-off (an option) the waiters of a client pass a grant on, at most 15 times and while it is younger than
+  10 ms: see [ADR 0018](adr/0018-local-hand-off.md).
+- The peers have no fencing token.
+
+Measured with {{.Machine}}.
+Each figure is the median of {{.Rounds}} rounds of {{.For}}, in which all targets took turns.
 {{range .Services}}
 ## {{.Service}}
 
 {{.About}}
 
-| | {{$.Head}} |
-|---|{{$.Rule}}
+{{range $i, $part := .Parts}}{{if $i}}
+{{end}}| | {{.Head}} |
+|---|{{.Rule}}
 {{range .Rows}}| {{.Target}} | {{.Cells}} |
-{{end}}{{range .Growth}}
+{{end}}{{end}}{{range .Growth}}
 {{.Kind}}: {{.About}}.
 {{$g := .}}
 | | {{.Unit}} |{{range .Figures}} {{.}} |{{end}}
@@ -212,7 +249,7 @@ func Document(w io.Writer, all []Comparison) error {
 	}
 	type service struct {
 		Service, About string
-		Rows           []row
+		Parts          []part
 		Growth         []*measure.Growth
 		Plot           string
 		Remarks        []string
@@ -223,14 +260,9 @@ func Document(w io.Writer, all []Comparison) error {
 		return fmt.Errorf("no contended scenario was measured")
 	}
 	scen, m := first.Near.Scenarios[i], first.Near.Machine
-	var heads []string
-	for _, c := range columns {
-		heads = append(heads, c.head)
-	}
 	data := map[string]any{
 		"Delay": first.Delayed.Delay, "Rounds": first.Near.Rounds, "For": scen.For, "Hold": scen.Hold, "Think": scen.Think,
 		"Machine": strings.TrimSuffix(fmt.Sprintf("%d cores, %s, %s/%s, %s, on %s", m.Cores, m.CPU, m.OS, m.Arch, m.Go, first.Near.Started.Format("2006-01-02")), ", "),
-		"Head":    strings.Join(heads, " | "), "Rule": strings.Repeat("---|", len(heads)),
 	}
 	var services []service
 	for _, c := range all {
@@ -243,7 +275,7 @@ func Document(w io.Writer, all []Comparison) error {
 		}
 		raw := c.Near.Summaries()[0].Raw
 		services = append(services, service{
-			c.Service, fmt.Sprintf("%s on the same machine, raw round trip %s.", about, measure.Short(raw)), c.rows(),
+			c.Service, fmt.Sprintf("%s on the same machine, raw round trip %s.", about, measure.Short(raw)), c.parts(),
 			c.Growth.Growth(), c.plot(), c.remarks(),
 		})
 	}

@@ -1,9 +1,14 @@
 package faults
 
 import (
+	"bytes"
+	"encoding/csv"
+	"errors"
 	"fmt"
-	"io"
+	"io/fs"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,19 +32,10 @@ func (t *Table) Expect(service string) { t.services = append(t.services, service
 // Add counts a run. Services that were not expected, and faults, are in the order
 // in which they came.
 func (t *Table) Add(res *Result) {
-	if t.cells == nil {
-		t.cells = map[[2]string]*cell{}
-	}
-	if !slices.Contains(t.services, res.Service) {
-		t.services = append(t.services, res.Service)
-	}
-	if !slices.Contains(t.faults, res.Fault) {
-		t.faults = append(t.faults, res.Fault)
-	}
 	c := t.cells[[2]string{res.Service, res.Fault}]
 	if c == nil {
 		c = &cell{}
-		t.cells[[2]string{res.Service, res.Fault}] = c
+		t.put(res.Service, res.Fault, c)
 	}
 	c.add(&cell{
 		1, res.Acquisitions, res.Lost, res.Stale,
@@ -61,22 +57,111 @@ func (c *cell) add(o *cell) {
 	c.away, c.left = max(c.away, o.away), max(c.left, o.left)
 }
 
-func (c *cell) row(name string) string {
-	seconds := func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
-	fields := []string{name}
-	for _, n := range []int{c.runs, c.acquisitions, c.lost, c.stale, c.exclusion, c.tokens, c.orphans, c.forgotten, c.others} {
-		fields = append(fields, fmt.Sprint(n))
-	}
-	return "| " + strings.Join(append(fields, seconds(c.away), seconds(c.left)), " | ") + " |\n"
+// columns are those of the file, after the service and the fault. The last two are in seconds.
+var columns = []string{
+	"runs", "acquisitions", "leases lost", "stale writes refused", "violations of exclusion", "token regressions",
+	"orphans past their bound", "waiters forgotten or overtaken", "other failures", "longest unavailability", "last key free after",
 }
 
-const header = " | runs | acquisitions | leases lost | stale writes refused | violations of exclusion | token regressions | orphans past their bound | waiters forgotten or overtaken | other failures | longest unavailability | last key free after |\n|---|" +
-	"--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+func (c *cell) counts() []*int {
+	return []*int{&c.runs, &c.acquisitions, &c.lost, &c.stale, &c.exclusion, &c.tokens, &c.orphans, &c.forgotten, &c.others}
+}
 
-// Markdown writes a table of the services, and then one of the faults for each.
-func (t *Table) Markdown(w io.Writer) error {
+// WriteFile replaces the services of t in a file, which has a line for each service and fault, and keeps the others.
+func (t *Table) WriteFile(name string) error {
+	all, err := ReadTable(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, s := range t.services {
+		all.replace(t, s)
+	}
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	lines := [][]string{append([]string{"backend", "fault"}, columns...)}
+	for _, s := range all.services {
+		for _, f := range all.faults {
+			c := all.cells[[2]string{s, f}]
+			if c == nil {
+				continue
+			}
+			line := []string{s, f}
+			for _, n := range c.counts() {
+				line = append(line, strconv.Itoa(*n))
+			}
+			lines = append(lines, append(line, fmt.Sprintf("%.2f", c.away.Seconds()), fmt.Sprintf("%.2f", c.left.Seconds())))
+		}
+	}
+	if err := w.WriteAll(lines); err != nil {
+		return err
+	}
+	return os.WriteFile(name, b.Bytes(), 0o644) //nolint:gosec // a document in the repository
+}
+
+// replace takes the cells of a service from another table, if that has any.
+func (t *Table) replace(from *Table, service string) {
+	has := func(c *Table) bool {
+		return slices.ContainsFunc(c.faults, func(f string) bool { return c.cells[[2]string{service, f}] != nil })
+	}
+	if !has(from) {
+		return
+	}
+	for _, f := range t.faults {
+		delete(t.cells, [2]string{service, f})
+	}
+	for _, f := range from.faults {
+		if c := from.cells[[2]string{service, f}]; c != nil {
+			t.put(service, f, c)
+		}
+	}
+}
+
+func (t *Table) put(service, fault string, c *cell) {
+	if t.cells == nil {
+		t.cells = map[[2]string]*cell{}
+	}
+	if !slices.Contains(t.services, service) {
+		t.services = append(t.services, service)
+	}
+	if !slices.Contains(t.faults, fault) {
+		t.faults = append(t.faults, fault)
+	}
+	t.cells[[2]string{service, fault}] = c
+}
+
+// ReadTable reads what WriteFile has written.
+func ReadTable(name string) (*Table, error) {
+	t := &Table{}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return t, err
+	}
+	lines, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
+	if err != nil || len(lines) == 0 {
+		return t, fmt.Errorf("%s: %d lines: %w", name, len(lines), err)
+	}
+	for _, line := range lines[1:] {
+		c := &cell{}
+		counts := c.counts()
+		for i, n := range counts {
+			if *n, err = strconv.Atoi(line[2+i]); err != nil {
+				return t, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		for i, d := range []*time.Duration{&c.away, &c.left} {
+			if *d, err = time.ParseDuration(line[2+len(counts)+i] + "s"); err != nil {
+				return t, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		t.put(line[0], line[1], c)
+	}
+	return t, nil
+}
+
+// Summary returns a table of the services under all faults together.
+func (t *Table) Summary() string {
 	var b strings.Builder
-	b.WriteString("## All faults together\n\n| backend" + header)
+	b.WriteString("| backend | acquisitions | leases lost | violations of exclusion | other violations | longest unavailability |\n|---|--:|--:|--:|--:|--:|\n")
 	for _, s := range t.services {
 		sum := &cell{}
 		for _, f := range t.faults {
@@ -84,16 +169,8 @@ func (t *Table) Markdown(w io.Writer) error {
 				sum.add(c)
 			}
 		}
-		b.WriteString(sum.row(s))
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %.2f s |\n", s, sum.acquisitions, sum.lost, sum.exclusion,
+			sum.tokens+sum.orphans+sum.forgotten+sum.others, sum.away.Seconds())
 	}
-	for _, s := range t.services {
-		fmt.Fprintf(&b, "\n## %s\n\n| fault%s", s, header)
-		for _, f := range t.faults {
-			if c := t.cells[[2]string{s, f}]; c != nil {
-				b.WriteString(c.row(f))
-			}
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

@@ -130,48 +130,6 @@ func nanoseconds(v float64) string {
 	return fmt.Sprintf("%g ns", v)
 }
 
-// bars draws a value for each target. It returns "" if no value is known.
-func bars(title, unit string, sums []Summary, value func(Summary) float64) (template.HTML, error) {
-	p := newPlot(title)
-	p.Y.Label.Text = unit
-	p.Y.Min = 0
-	var names []string
-	most, known := 0.0, false
-	for i, s := range sums {
-		v := value(s)
-		if math.IsNaN(v) {
-			v = 0
-		} else {
-			known = true
-		}
-		most = max(most, v)
-		bar, err := plotter.NewBarChart(plotter.Values{v}, vg.Points(36))
-		if err != nil {
-			return "", err
-		}
-		bar.XMin, bar.Color, bar.LineStyle.Width = float64(i), colour(i), 0
-		p.Add(bar)
-		label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: float64(i), Y: v}}, Labels: []string{number(value(s))}})
-		if err != nil {
-			return "", err
-		}
-		label.TextStyle[0].XAlign, label.TextStyle[0].Font = draw.XCenter, p.Legend.TextStyle.Font
-		label.Offset.Y = vg.Points(3)
-		p.Add(label)
-		names = append(names, s.Target)
-	}
-	if !known {
-		return "", nil
-	}
-	if most == 0 {
-		most = 1
-	}
-	p.Y.Max = most * 1.1
-	p.X.Min, p.X.Max = -0.6, float64(len(sums))-0.4
-	p.NominalX(names...)
-	return svg(p)
-}
-
 // size matches the width and height in points that gonum writes. Without them the picture
 // has the width that the page gives it.
 var size = regexp.MustCompile(`<svg width="([0-9.]+)pt" height="([0-9.]+)pt"`)
@@ -193,7 +151,7 @@ func svg(p *plot.Plot) (template.HTML, error) {
 
 // chart draws a figure over N, with a line for each target.
 func (g *Growth) chart(figure string) (template.HTML, error) {
-	p := newPlot(fmt.Sprintf("%s: %s", g.Kind, figure))
+	p := newPlot(sentence(fmt.Sprintf("%s: %s", g.Kind, figure)))
 	p.X.Label.Text, p.Y.Label.Text = g.Unit, figure
 	p.Add(plotter.NewGrid())
 	points := map[string]plotter.XYs{}

@@ -1,21 +1,28 @@
 package measure
 
 import (
+	"cmp"
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
+	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
 //go:embed report.html
 var page string
 
-var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"short": Short, "number": number}).Parse(page))
+var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"short": Short, "number": number, "sentence": sentence}).Parse(page))
 
 // section is a scenario in the HTML report.
 type section struct {
 	Scenario Scenario
 	Rows     []Summary
+	Finding  string
+	Bars     []*barChart
 	Charts   []template.HTML
 }
 
@@ -57,41 +64,57 @@ func (r *Report) HTML(w io.Writer, changes []Change) error {
 				sec.Rows = append(sec.Rows, sum)
 			}
 		}
-		charts, err := sectionCharts(s, sec.Rows)
-		if err != nil {
+		sec.Finding = finding(s, sec.Rows)
+		if err := sec.draw(); err != nil {
 			return err
 		}
-		sec.Charts = charts
 		data.Sections = append(data.Sections, sec)
 	}
 	return pageTemplate.Execute(w, data)
 }
 
-func sectionCharts(s Scenario, rows []Summary) ([]template.HTML, error) {
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	var charts []template.HTML
-	var failed error
-	add := func(c template.HTML, err error) {
-		if err != nil && failed == nil {
-			failed = err
-		}
-		if c != "" {
-			charts = append(charts, c)
+// draw adds the charts of the rows.
+func (s *section) draw() error {
+	add := func(title, unit string, value func(Summary) float64) {
+		if c := bars(title, unit, s.Rows, value); c != nil {
+			s.Bars = append(s.Bars, c)
 		}
 	}
-	if s.Kind == Idle {
-		add(bars("cost of a waiter for the server", "operations a minute", rows, func(s Summary) float64 { return s.PerIdle }))
-		return charts, failed
+	if s.Scenario.Kind == Idle {
+		add("Cost of a waiter for the server", "operations a minute", func(s Summary) float64 { return s.PerIdle })
+		return nil
 	}
-	add(distribution(s.Figure(), rows))
-	add(bars(s.Figure()+", median", "round trips", rows, func(s Summary) float64 { return s.Ratio }))
-	add(bars(s.Figure()+", 99th percentile", "round trips", rows, func(s Summary) float64 { return s.Ratio99 }))
-	add(bars("throughput", "acquisitions a second", rows, func(s Summary) float64 { return s.PerSecond }))
-	if s.Workers > 1 {
-		add(bars("fairness", "Jain's index, 1 is even", rows, func(s Summary) float64 { return s.Jain }))
+	figure := sentence(s.Scenario.Figure())
+	add(figure+", median", "round trips", func(s Summary) float64 { return s.Ratio })
+	add(figure+", 99th percentile", "round trips", func(s Summary) float64 { return s.Ratio99 })
+	add("Throughput", "acquisitions a second", func(s Summary) float64 { return s.PerSecond })
+	if s.Scenario.Workers > 1 {
+		add("Fairness", "Jain's index; 1 is even", func(s Summary) float64 { return s.Jain })
 	}
-	add(bars("server operations", "per acquisition", rows, func(s Summary) float64 { return s.PerAcquired }))
-	return charts, failed
+	add("Server operations", "for each acquisition", func(s Summary) float64 { return s.PerAcquired })
+	chart, err := distribution(figure, s.Rows)
+	if err == nil && chart != "" {
+		s.Charts = append(s.Charts, chart)
+	}
+	return err
+}
+
+// finding is a sentence about what a scenario has shown, or "" for a single target.
+func finding(s Scenario, rows []Summary) string {
+	known := slices.DeleteFunc(slices.Clone(rows), func(r Summary) bool { return math.IsNaN(r.Ratio) })
+	if s.Kind == Idle || len(known) < 2 {
+		return ""
+	}
+	slices.SortStableFunc(known, func(a, b Summary) int { return cmp.Compare(a.Ratio, b.Ratio) })
+	least, most := known[0], known[len(known)-1]
+	return fmt.Sprintf("%s took the fewest round trips at the median of %s, %s; %s took the most, %s.",
+		least.Target, s.Figure(), number(least.Ratio), most.Target, number(most.Ratio))
+}
+
+// sentence returns text with a capital first letter.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
 }

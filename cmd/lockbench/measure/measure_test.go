@@ -184,8 +184,13 @@ func TestHTMLNeedsNoNetwork(t *testing.T) {
 			t.Errorf("the page has %q: %.80q", bad, page[i:])
 		}
 	}
-	if n := strings.Count(page, "<svg"); n != 5+6+1 {
+	if n := strings.Count(page, "<svg") + strings.Count(page, `class="bars"`); n != 5+6+1 {
 		t.Errorf("%d charts, want 5 for uncontended, 6 for contended and 1 for idle", n)
+	}
+	for _, want := range []string{"<h2>Contended 8</h2>", `style="width:100%"`, " took the fewest round trips at the median of hand-off, "} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
 	}
 	if !strings.Contains(page, "&lt;script&gt;") || !strings.Contains(page, "too few for a comparison") {
 		t.Errorf("the page lacks a target or the comparison")
