@@ -92,7 +92,7 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(page, summary.ReplaceAll(text, []byte(all.Summary())), 0o644); err != nil { //nolint:gosec // a document in the repository
+	if err := os.WriteFile(page, summary.ReplaceAll(text, []byte(all.Summary())), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
