@@ -33,7 +33,7 @@ func handOffPlot(path string) (draw.Picture, error) {
 		Draw: func(c *draw.Canvas) {
 			y := 16 + c.Text(16, 16, draw.Width-32, "start", "bold", "Hand-off in round trips of the service (median)") + 2
 			y += c.Text(16, y, draw.Width-32, "start", "faint", "16 waiters in 4 clients, 2 ms each way. Shorter is better; one is the least with a service.") + 6
-			draw.Plot(c, y, 4, groups...)
+			draw.Plot(c, y, 6, groups...)
 		},
 	}, nil
 }
