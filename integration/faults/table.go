@@ -137,8 +137,11 @@ func ReadTable(name string) (*Table, error) {
 		return t, err
 	}
 	lines, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
-	if err != nil || len(lines) == 0 {
-		return t, fmt.Errorf("%s: %d lines: %w", name, len(lines), err)
+	if err == nil && (len(lines) == 0 || len(lines[0]) != 2+len(columns)) {
+		err = fmt.Errorf("want a first line of %d columns", 2+len(columns))
+	}
+	if err != nil {
+		return t, fmt.Errorf("%s: %w", name, err)
 	}
 	for _, line := range lines[1:] {
 		c := &cell{}
