@@ -56,18 +56,18 @@ func find(ctx context.Context, remote, folder string) (db, said string, err erro
 	if first == nil {
 		return remote, describe(remote, at), nil
 	}
-	version, entries, second := download(ctx)
+	got, second := download(ctx)
 	if second != nil {
 		return "", "", fmt.Errorf("%s: %w; %w", nowhere, first, second)
 	}
 	if folder, err = filepath.Abs(folder); err != nil {
 		return "", "", err
 	}
-	if at, err = build(entries, folder); err != nil {
-		return "", "", fmt.Errorf("build from %s@%s: %w", module, version, err)
+	if err = build(got, folder); err != nil {
+		return "", "", fmt.Errorf("build from %s@%s: %w", module, got.version, err)
 	}
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(folder)}
-	return u.String(), describe(module+"@"+version, at), nil
+	return u.String(), describe(module+"@"+got.version, got.at), nil
 }
 
 func describe(source string, at time.Time) string {
@@ -106,21 +106,36 @@ func reach(ctx context.Context, remote string) (time.Time, error) {
 	return i.Modified, nil
 }
 
+// entries are those of a version of the module.
+type entries struct {
+	version string
+	at      time.Time // of the version: the module's entries have the zero time, which the online database replaces
+	folder  string
+}
+
 // download has the go command fetch the module, by the proxy and with the checksum
-// database that this machine is set to, and returns the folder of its entries.
-func download(ctx context.Context) (version, entries string, err error) {
+// database that this machine is set to.
+func download(ctx context.Context) (entries, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@latest")
 	cmd.Dir, cmd.Env = os.TempDir(), append(os.Environ(), "GOWORK=off") // no module's go.sum is touched
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	var got struct{ Version, Dir, Error string }
+	var got struct{ Version, Info, Dir, Error string }
 	if e := json.Unmarshal(out, &got); e == nil && got.Error != "" {
-		return "", "", fmt.Errorf("go mod download: %s", strings.Join(strings.Fields(got.Error), " "))
+		return entries{}, fmt.Errorf("go mod download: %s", strings.Join(strings.Fields(got.Error), " "))
 	} else if err = cmp.Or(err, e); err != nil {
-		return "", "", fmt.Errorf("go mod download: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+		return entries{}, fmt.Errorf("go mod download: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	return got.Version, filepath.Join(got.Dir, "data", "osv"), nil
+	text, err := os.ReadFile(got.Info)
+	if err != nil {
+		return entries{}, err
+	}
+	var info struct{ Time time.Time }
+	if err := json.Unmarshal(text, &info); err != nil || info.Time.IsZero() {
+		return entries{}, fmt.Errorf("%s: no time of the version: %q", got.Info, text)
+	}
+	return entries{got.Version, info.Time, filepath.Join(got.Dir, "data", "osv")}, nil
 }
 
 // vuln is an entry, in index/vulns.json and, without its aliases, in index/modules.json.
@@ -138,14 +153,14 @@ type affected struct {
 
 // build writes the entries, one OSV file each, as the database that
 // https://go.dev/doc/security/vuln/database describes, in place of what folder holds.
-func build(entries, folder string) (at time.Time, err error) {
-	names, err := filepath.Glob(filepath.Join(entries, "*.json"))
+func build(from entries, folder string) error {
+	names, err := filepath.Glob(filepath.Join(from.folder, "*.json"))
 	if err != nil || len(names) == 0 {
-		return at, cmp.Or(err, errors.New("no entries in data/osv"))
+		return cmp.Or(err, errors.New("no entries in data/osv"))
 	}
 	for _, sub := range []string{"ID", "index"} {
 		if err := errors.Join(os.RemoveAll(filepath.Join(folder, sub)), os.MkdirAll(filepath.Join(folder, sub), 0o750)); err != nil {
-			return at, err
+			return err
 		}
 	}
 	var vulns []vuln
@@ -153,24 +168,22 @@ func build(entries, folder string) (at time.Time, err error) {
 	for _, name := range names { // Glob sorts them
 		text, err := os.ReadFile(name)
 		if err != nil {
-			return at, err
+			return err
 		}
 		var e struct {
-			vuln
+			ID       string
+			Aliases  []string
 			Affected []struct{ Package struct{ Name string } }
 			Specific struct{ URL string } `json:"database_specific"`
 		}
 		if err := json.Unmarshal(text, &e); err != nil {
-			return at, fmt.Errorf("%s: %w", filepath.Base(name), err)
+			return fmt.Errorf("%s: %w", filepath.Base(name), err)
 		}
 		// without the URL govulncheck would end in the middle of its report, as if all were well
-		if e.ID+".json" != filepath.Base(name) || e.Modified.IsZero() || e.Specific.URL == "" {
-			return at, fmt.Errorf("%s is no whole entry: id %q, modified %v, url %q", filepath.Base(name), e.ID, e.Modified, e.Specific.URL)
+		if e.ID+".json" != filepath.Base(name) || e.Specific.URL == "" {
+			return fmt.Errorf("%s is no whole entry: id %q, url %q", filepath.Base(name), e.ID, e.Specific.URL)
 		}
-		if e.Modified.After(at) {
-			at = e.Modified
-		}
-		vulns = append(vulns, e.vuln)
+		vulns = append(vulns, vuln{e.ID, from.at, e.Aliases})
 		for _, a := range e.Affected {
 			path := a.Package.Name
 			if modules[path] == nil {
@@ -178,25 +191,25 @@ func build(entries, folder string) (at time.Time, err error) {
 			}
 			m := modules[path]
 			if n := len(m.Vulns); n == 0 || m.Vulns[n-1].ID != e.ID { // an entry may name a module more than once
-				m.Vulns = append(m.Vulns, vuln{ID: e.ID, Modified: e.Modified})
+				m.Vulns = append(m.Vulns, vuln{ID: e.ID, Modified: from.at})
 			}
 		}
 		if err := os.WriteFile(filepath.Join(folder, "ID", filepath.Base(name)), text, 0o600); err != nil {
-			return at, err
+			return err
 		}
 	}
 	var sorted []*affected
 	for _, path := range slices.Sorted(maps.Keys(modules)) {
 		sorted = append(sorted, modules[path])
 	}
-	for name, content := range map[string]any{"db": index{at}, "vulns": vulns, "modules": sorted} {
+	for name, content := range map[string]any{"db": index{from.at}, "vulns": vulns, "modules": sorted} {
 		text, err := json.Marshal(content)
 		if err != nil {
-			return at, err
+			return err
 		}
 		if err := os.WriteFile(filepath.Join(folder, "index", name+".json"), text, 0o600); err != nil {
-			return at, err
+			return err
 		}
 	}
-	return at, nil
+	return nil
 }

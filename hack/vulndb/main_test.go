@@ -17,11 +17,11 @@ import (
 const (
 	version = "v0.0.0-20200102030405-0123456789ab"
 	about   = `"database_specific":{"url":"https://example.com/about"},`
-	one     = `{` + about + `"id":"GO-1999-0001","modified":"2020-01-01T00:00:00Z","aliases":["CVE-1999-1"],"affected":[
+	one     = `{` + about + `"id":"GO-1999-0001","modified":"0001-01-01T00:00:00Z","aliases":["CVE-1999-1"],"affected":[
 		{"package":{"name":"example.com/old","ecosystem":"Go"},"ranges":[{"type":"SEMVER","events":[{"introduced":"0"},{"fixed":"1.1.0"}]}],
 		 "ecosystem_specific":{"imports":[{"path":"example.com/old","symbols":["Bad"]}]}},
 		{"package":{"name":"example.com/old","ecosystem":"Go"},"ranges":[{"type":"SEMVER","events":[{"introduced":"1.5.0"},{"fixed":"1.6.0"}]}]}]}`
-	two = `{` + about + `"id":"GO-1999-0002","modified":"2020-01-02T00:00:00Z","affected":[{"package":{"name":"example.com/another"}},{"package":{"name":"example.com/old"},"ranges":[{"type":"SEMVER","events":[{"introduced":"2.0.0"}]}]}]}`
+	two = `{` + about + `"id":"GO-1999-0002","modified":"0001-01-01T00:00:00Z","affected":[{"package":{"name":"example.com/another"}},{"package":{"name":"example.com/old"},"ranges":[{"type":"SEMVER","events":[{"introduced":"2.0.0"}]}]}]}`
 )
 
 // proxy makes a module proxy of files, the only one that the go command then knows.
@@ -102,10 +102,10 @@ func TestFromModule(t *testing.T) {
 	for name, want := range map[string]string{
 		"ID/GO-1999-0001.json": one,
 		"ID/GO-1999-0002.json": two,
-		"index/db.json":        `{"modified":"2020-01-02T00:00:00Z"}`,
-		"index/vulns.json":     `[{"id":"GO-1999-0001","modified":"2020-01-01T00:00:00Z","aliases":["CVE-1999-1"]},{"id":"GO-1999-0002","modified":"2020-01-02T00:00:00Z"}]`,
-		"index/modules.json": `[{"path":"example.com/another","vulns":[{"id":"GO-1999-0002","modified":"2020-01-02T00:00:00Z"}]},` +
-			`{"path":"example.com/old","vulns":[{"id":"GO-1999-0001","modified":"2020-01-01T00:00:00Z"},{"id":"GO-1999-0002","modified":"2020-01-02T00:00:00Z"}]}]`,
+		"index/db.json":        `{"modified":"2020-01-02T03:04:05Z"}`,
+		"index/vulns.json":     `[{"id":"GO-1999-0001","modified":"2020-01-02T03:04:05Z","aliases":["CVE-1999-1"]},{"id":"GO-1999-0002","modified":"2020-01-02T03:04:05Z"}]`,
+		"index/modules.json": `[{"path":"example.com/another","vulns":[{"id":"GO-1999-0002","modified":"2020-01-02T03:04:05Z"}]},` +
+			`{"path":"example.com/old","vulns":[{"id":"GO-1999-0001","modified":"2020-01-02T03:04:05Z"},{"id":"GO-1999-0002","modified":"2020-01-02T03:04:05Z"}]}]`,
 	} {
 		if got, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(name))); err != nil || string(got) != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", name, err, got, want)
@@ -123,7 +123,6 @@ func TestNoDatabase(t *testing.T) {
 		"no entries":   {"data/osv/README": ""},
 		"no JSON":      {"data/osv/GO-1999-0001.json": one[:100]},
 		"another name": {"data/osv/GO-1999-0007.json": one},
-		"no date":      {"data/osv/GO-1999-0001.json": `{` + about + `"id":"GO-1999-0001"}`},
 		"no URL":       {"data/osv/GO-1999-0001.json": strings.Replace(one, about, "", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
