@@ -66,10 +66,12 @@ lint: $(BIN)/golangci-lint ## the checks of .golangci.yml, and that each go.mod 
 	if command -v shellcheck >/dev/null; then shellcheck hack/*.sh hack/goserver/*.sh .ci/run || status=1; fi; exit $$status
 
 .PHONY: vuln
-vuln: $(BIN)/govulncheck ## known vulnerabilities in what we call (needs the database online, or a module proxy that serves it)
+vuln: $(BIN)/govulncheck ## known vulnerabilities in what we call, with the newest patch of Go (needs the database online, or a module proxy that serves it)
 	@GOVULNCHECK=$(BIN)/govulncheck go test -count=1 ./hack/vulndb # does it find what is there?
-	@db=$$(go run ./hack/vulndb $(BIN)/vulndb) || exit 1; status=0; for m in $(MODULES); do \
-		echo "govulncheck $$m"; (cd $$m && GOWORK=off $(BIN)/govulncheck -db "$$db" ./...) || status=1; \
+	@db=$$(go run ./hack/vulndb $(BIN)/vulndb) || exit 1; \
+	minor=$$(sed -n 's/^go \([0-9]*\.[0-9]*\).*/\1/p' go.work); newest=$$(GOWORK=off go list -m -f '{{.Version}}' "go@$$minor") || exit 1; \
+	status=0; for m in $(MODULES); do \
+		echo "govulncheck $$m with go$$newest"; (cd $$m && GOTOOLCHAIN=go$$newest GOWORK=off $(BIN)/govulncheck -db "$$db" ./...) || status=1; \
 	done; exit $$status
 
 .PHONY: fuzz
