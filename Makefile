@@ -51,6 +51,11 @@ matrix-check: ## compare docs/matrix.csv with the reports of the last make test 
 images: ## write docs/images from hack/pictures and from the figures of docs/performance.md
 	go run ./hack/pictures
 
+.PHONY: site
+site: ## write the documentation as HTML pages with a search to .bin/site
+	go run ./hack/site $(BIN)/site
+	@echo "open $(BIN)/site/index.html"
+
 .PHONY: vet
 vet: ## go vet
 	@go vet $(PATTERNS)

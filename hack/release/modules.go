@@ -13,7 +13,7 @@ import (
 const root = "github.com/interlock-go/lock"
 
 // unpublished are the folders of modules that serve the work on this repository only. They get no tag.
-var unpublished = []string{"bench", "examples", "integration"}
+var unpublished = []string{"bench", "examples", "hack", "integration"}
 
 // module is a module of go.work.
 type module struct {

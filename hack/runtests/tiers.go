@@ -46,9 +46,11 @@ func check() error {
 		say("tests of the documents")
 		errs = append(errs, goTest("-run", "^TestDoc", "."))
 	}
-	if !slices.Contains(folders, "./hack/pictures") { // one picture shows the figures of a document
-		say("tests of the pictures")
-		errs = append(errs, goTest("./hack/pictures"))
+	for _, p := range []string{"./hack/pictures", "./hack/site"} { // both read the documents
+		if !slices.Contains(folders, p) {
+			say("tests of %s", p)
+			errs = append(errs, goTest(p))
+		}
 	}
 	for _, m := range modulesOf(files) {
 		errs = append(errs, command("make", "--no-print-directory", "lint", "MODULES="+m))
