@@ -88,7 +88,8 @@ func TestBenchUsage(t *testing.T) {
 		{[]string{"--scenario", "dead", "--workers", "0"}, "1 to 200"},
 		{[]string{"--url", "a=mem://x", "--url", "a=mem://y"}, `named "a"`},
 		{[]string{"--url", "nonsense"}, "scheme"},
-		{[]string{"--url", "mem:", "--delay", "2ms"}, "delay"},
+		{[]string{"--url", "mem://x", "--delay", "2ms"}, "delay"},
+		{[]string{"--url", "a=mem:"}, "want mem://NAME"},
 		{[]string{"--url", "redis://h", "--delay", "2us"}, "whole milliseconds"},
 		{[]string{"--compare", old}, "format 7"},
 		{[]string{"--compare", old + "x"}, "--compare"},
@@ -96,7 +97,7 @@ func TestBenchUsage(t *testing.T) {
 	} {
 		args := append([]string{"bench"}, c.args...)
 		if !strings.Contains(strings.Join(args, " "), "--url") {
-			args = append(args, "--url", "mem:")
+			args = append(args, "--url", "mem://x")
 		}
 		code, out, stderr := cmdtest.Exec(t, nil, args...)
 		if code != lockcmd.ExitUsage || out != "" || !strings.Contains(stderr, c.want) {

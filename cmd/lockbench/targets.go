@@ -32,6 +32,9 @@ func openTargets(ctx context.Context, a *lockcmd.App, f *benchFlags) ([]measure.
 		if err != nil {
 			return out, lockcmd.Usagef("%s", lockcmd.Redact(err.Error()))
 		}
+		if u.Scheme == "mem" && len(u.Hosts) == 0 {
+			return out, lockcmd.Usagef("--url %s: each client has a space of its own, so none would exclude another; want mem://NAME", url)
+		}
 		if name == "" {
 			name = u.Scheme
 			for n := 2; used(name); n++ {

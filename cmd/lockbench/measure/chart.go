@@ -34,7 +34,8 @@ func colour(i int) color.Color { return palette[i%len(palette)] }
 func newPlot(title string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
-	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(10)}
+	p.BackgroundColor = color.Transparent // that of the page
+	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(11)}
 	for _, s := range []*text.Style{
 		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
 	} {
@@ -88,7 +89,7 @@ func distribution(title string, sums []Summary) (template.HTML, error) {
 type percentileTicks struct{}
 
 func (percentileTicks) Ticks(_, most float64) []plot.Tick {
-	ticks := []plot.Tick{{Value: 1, Label: "0 %"}, {Value: 2, Label: "50 %"}}
+	ticks := []plot.Tick{{Value: 2, Label: "50 %"}}
 	for x, label := 10.0, "90 %"; x <= most*1.0001; x *= 10 {
 		ticks = append(ticks, plot.Tick{Value: x, Label: label})
 		switch label {
@@ -103,13 +104,17 @@ func (percentileTicks) Ticks(_, most float64) []plot.Tick {
 	return ticks
 }
 
-// timeTicks are 1, 2 and 5 of each decade, as durations.
+// timeTicks are 1, 2 and 5 of each decade, as durations, or 1 of each if the decades are many.
 type timeTicks struct{}
 
 func (timeTicks) Ticks(least, most float64) []plot.Tick {
 	var ticks []plot.Tick
+	factors := []float64{1, 2, 5}
+	if most/max(least, 1) > 1e3 {
+		factors = factors[:1]
+	}
 	for decade := math.Pow(10, math.Floor(math.Log10(max(least, 1)))); decade <= most; decade *= 10 {
-		for _, f := range []float64{1, 2, 5} {
+		for _, f := range factors {
 			if v := f * decade; v >= least && v <= most {
 				ticks = append(ticks, plot.Tick{Value: v, Label: nanoseconds(v)})
 			}
@@ -135,7 +140,7 @@ func nanoseconds(v float64) string {
 var size = regexp.MustCompile(`<svg width="([0-9.]+)pt" height="([0-9.]+)pt"`)
 
 func svg(p *plot.Plot) (template.HTML, error) {
-	c := vgsvg.New(vg.Points(520), vg.Points(300))
+	c := vgsvg.New(vg.Points(420), vg.Points(260))
 	p.Draw(draw.New(c))
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {

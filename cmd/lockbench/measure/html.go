@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,22 @@ import (
 //go:embed report.html
 var page string
 
-var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"short": Short, "number": number, "sentence": sentence}).Parse(page))
+var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+	"short": Short, "number": number, "sentence": sentence, "shell": shell,
+}).Parse(page))
+
+var safeArg = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// shell returns a command line as a reader would type it.
+func shell(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		if quoted[i] = a; !safeArg.MatchString(a) {
+			quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
 
 // section is a scenario in the HTML report.
 type section struct {

@@ -2,6 +2,7 @@ package measure_test
 
 import (
 	"bytes"
+	"html"
 	"math"
 	"strings"
 	"testing"
@@ -174,6 +175,7 @@ func TestHTMLNeedsNoNetwork(t *testing.T) {
 	s := &service{ping: ms, lock: ms, unlock: ms, handOff: ms}
 	scenarios := []measure.Scenario{scenario(t, measure.Uncontended, 1), scenario(t, measure.Contended, 8), scenario(t, measure.Idle, 4)}
 	r := run(t, 1, scenarios, s.target(name), (&service{ping: ms, lock: ms, unlock: ms, handOff: ms}).target("other"))
+	r.Command = []string{"lockbench", "--url", "my cache's=redis://h"}
 	var b bytes.Buffer
 	if err := r.HTML(&b, measure.Compare(r, r)); err != nil {
 		t.Fatal(err)
@@ -187,7 +189,7 @@ func TestHTMLNeedsNoNetwork(t *testing.T) {
 	if n := strings.Count(page, "<svg") + strings.Count(page, `class="bars"`); n != 5+6+1 {
 		t.Errorf("%d charts, want 5 for uncontended, 6 for contended and 1 for idle", n)
 	}
-	for _, want := range []string{"<h2>Contended 8</h2>", `style="width:100%"`, " took the fewest round trips at the median of hand-off, "} {
+	for _, want := range []string{"<h2>Contended 8</h2>", html.EscapeString(`lockbench --url 'my cache'\''s=redis://h'`), "<th>Hand-off p50</th>", `style="width:100%"`, " took the fewest round trips at the median of hand-off, "} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
