@@ -29,7 +29,7 @@ func Do(ctx context.Context, m Mutex, fn func(ctx context.Context) error, opts .
 	}
 	defer func() {
 		switch unlockErr := l.Unlock(ctx); {
-		case unlockErr == nil:
+		case unlockErr == nil || errors.Is(err, unlockErr): // fn may return why its context ended
 		case err == nil:
 			err = unlockErr
 		default:

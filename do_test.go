@@ -3,6 +3,8 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,5 +54,15 @@ func TestDo(t *testing.T) {
 			return nil
 		})
 		wantErr(t, "Do whose lock was lost though fn returned nil", err, lock.ErrLost)
+
+		err = lock.Do(t.Context(), c.Mutex("another"), func(ctx context.Context) error {
+			f.take("another", "other", time.Hour)
+			<-ctx.Done()
+			return fmt.Errorf("ship: %w", context.Cause(ctx))
+		})
+		wantErr(t, "fn that returns why its context ended", err, lock.ErrLost)
+		if n := strings.Count(err.Error(), lock.ErrLost.Error()); n != 1 || !strings.HasPrefix(err.Error(), "ship: ") {
+			t.Errorf("the loss is %d times in %q, want once, in the error of fn", n, err)
+		}
 	})
 }
