@@ -18,7 +18,7 @@ type group struct {
 // menus has the pages of the menu by language. Decisions are not in it: their own index lists them.
 var menus = map[string][]group{
 	"en": {
-		{"Begin", []string{"README.md", "docs/tutorial.md", "docs/choosing.md"}},
+		{"Begin", []string{"README.md", "docs/tutorial.md", "docs/guides.md", "docs/choosing.md"}},
 		{"Use", []string{"docs/sharing.md", "docs/fencing.md", "docs/operations.md", "docs/observability.md", "docs/migrating.md"}},
 		{"Backends", backends("docs")},
 		{"Guarantees", []string{"docs/contract.md", "docs/matrix.md", "docs/faults.md", "docs/performance.md", "docs/safety-steps.md", "docs/model/README.md"}},
