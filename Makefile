@@ -109,9 +109,10 @@ bench: ## benchmarks, without tests
 	LOCK_TEST_ALL=1 go test -run '^$$' -bench . -benchmem $(PATTERNS)
 
 .PHONY: performance
-performance: ## measure beside the peers and write docs/performance.md (about half an hour; leave the machine alone meanwhile)
+performance: ## measure beside the peers and write docs/performance.md and its pictures (about three quarters of an hour; leave the machine alone meanwhile)
 	hack/setup.sh all
-	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench Peers -benchtime 1x -timeout 60m ./bench -document $(CURDIR)/docs/performance.md
+	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench Peers -benchtime 1x -timeout 90m ./bench -document $(CURDIR)/docs/performance.md
+	go run ./hack/pictures
 
 .PHONY: cover
 cover: ## coverage of every package by all tests, in .bin/cover.html

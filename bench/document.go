@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
@@ -21,38 +20,36 @@ type Comparison struct {
 	Growth        *measure.Report // scenarios of growth, without a delay
 }
 
-// plot is the file of the chart of waiters, beside the document.
-func (c Comparison) plot() string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(c.Service))
-	return "images/waiters-" + name + ".svg"
-}
-
-// Plots writes the charts of waiters below the directory of the document.
-func Plots(dir string, all []Comparison) error {
-	for _, c := range all {
-		for _, g := range c.Growth.Growth() {
-			if g.Kind != measure.Waiters {
-				continue
-			}
-			charts, err := g.Charts()
-			if err != nil {
-				return err
-			}
-			path := filepath.Join(dir, c.plot())
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documents are for all users
-				return err
-			}
-			if err := os.WriteFile(path, []byte(charts[0]+"\n"), 0o644); err != nil { //nolint:gosec // as above
-				return err
-			}
+// growth returns the tables of the scenarios of growth, of at most six columns: failures behind dead waiters are remarks.
+func (c Comparison) growth() []*measure.Growth {
+	all := c.Growth.Growth()
+	for _, g := range all {
+		if g.Kind == measure.Dead {
+			g.Figures = slices.DeleteFunc(slices.Clone(g.Figures), func(figure string) bool { return figure == "failures" })
 		}
 	}
-	return nil
+	return all
+}
+
+// fold breaks a paragraph into lines of at most 120 characters.
+func fold(text string) string {
+	var b strings.Builder
+	length := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case length+1+n > 120:
+			b.WriteByte('\n')
+			length = 0
+		default:
+			b.WriteByte(' ')
+			length++
+		}
+		b.WriteString(word)
+		length += n
+	}
+	return b.String()
 }
 
 // row is the row of a target.
@@ -131,7 +128,7 @@ func (c Comparison) remarks() []string {
 		}
 		for _, s := range r.Summaries() {
 			if s.Errors > 0 {
-				out = append(out, fmt.Sprintf("%s, %s, %s: errors: %d, the first:\n  %s", s.Target, s.Scenario.Name(), r.how, s.Errors, s.FirstErr))
+				out = append(out, fmt.Sprintf("%s, %s, %s: errors: %d, the first: %s", s.Target, s.Scenario.Name(), r.how, s.Errors, s.FirstErr))
 			}
 		}
 	}
@@ -181,7 +178,7 @@ func cell(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-var document = template.Must(template.New("performance").Parse(`<!-- Written by make performance. Do not edit. -->
+var document = template.Must(template.New("performance").Funcs(template.FuncMap{"fold": fold}).Parse(`<!-- Written by make performance. Do not edit. -->
 # Performance
 
 For engineers who compare backends and libraries: this library and its peers in one run, on the same servers.
@@ -205,6 +202,8 @@ All figures are ratios, because absolute times depend on the machine.
 
 Measured with {{.Machine}}.
 Each figure is the median of {{.Rounds}} rounds of {{.For}}, in which all targets took turns.
+
+![{{.Alt}}](images/many-waiters.svg)
 {{range .Services}}
 ## {{.Service}}
 
@@ -215,15 +214,13 @@ Each figure is the median of {{.Rounds}} rounds of {{.For}}, in which all target
 |---|{{.Rule}}
 {{range .Rows}}| {{.Target}} | {{.Cells}} |
 {{end}}{{end}}{{range .Growth}}
-{{.Kind}}: {{.About}}.
+{{fold (print .Kind ": " .About ".")}}
 {{$g := .}}
 | | {{.Unit}} |{{range .Figures}} {{.}} |{{end}}
 |---|---|{{range .Figures}}---|{{end}}
 {{range .Rows}}{{$row := .}}| {{.Target}} | {{.N}} |{{range $g.Figures}} {{$row.Cell .}} |{{end}}
-{{end}}{{end}}{{with .Plot}}
-![Cycles a second over the number of waiters, a line for each lock]({{.}})
-{{end}}{{if .Remarks}}
-{{range .Remarks}}- {{.}}
+{{end}}{{end}}{{if .Remarks}}
+{{range .Remarks}}{{fold (print "- " .)}}
 {{end}}{{end}}{{end}}
 ## Measure it yourself
 
@@ -242,6 +239,10 @@ and [files](backends/file.md#cost).
 See also [choosing](choosing.md): speed is not the first criterion.
 `))
 
+// manyWaiters is the alternative text of the picture that hack/pictures draws from the tables of waiters.
+const manyWaiters = `Bars for each service: the cycles a second with 2,000 waiters over those with 16, of this library and
+of its peers. The figures are those of the tables of waiters below.`
+
 // Document writes comparisons as docs/performance.md.
 func Document(w io.Writer, all []Comparison) error {
 	if len(all) == 0 {
@@ -251,7 +252,6 @@ func Document(w io.Writer, all []Comparison) error {
 		Service, About string
 		Parts          []part
 		Growth         []*measure.Growth
-		Plot           string
 		Remarks        []string
 	}
 	first := all[0]
@@ -261,6 +261,7 @@ func Document(w io.Writer, all []Comparison) error {
 	}
 	scen, m := first.Near.Scenarios[i], first.Near.Machine
 	data := map[string]any{
+		"Alt":   manyWaiters,
 		"Delay": first.Delayed.Delay, "Rounds": first.Near.Rounds, "For": scen.For, "Hold": scen.Hold, "Think": scen.Think,
 		"Machine": strings.TrimSuffix(fmt.Sprintf("%d cores, %s, %s/%s, %s, on %s", m.Cores, m.CPU, m.OS, m.Arch, m.Go, first.Near.Started.Format("2006-01-02")), ", "),
 	}
@@ -276,7 +277,7 @@ func Document(w io.Writer, all []Comparison) error {
 		raw := c.Near.Summaries()[0].Raw
 		services = append(services, service{
 			c.Service, fmt.Sprintf("%s on the same machine, raw round trip %s.", about, measure.Short(raw)), c.parts(),
-			c.Growth.Growth(), c.plot(), c.remarks(),
+			c.growth(), c.remarks(),
 		})
 	}
 	data["Services"] = services

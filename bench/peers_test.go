@@ -2,11 +2,9 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +57,7 @@ func writeDocument(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(Document(out, measured), Plots(filepath.Dir(path), measured)); err != nil {
+	if err := Document(out, measured); err != nil {
 		_ = out.Close()
 		return err
 	}

@@ -13,11 +13,16 @@ import (
 // pictures returns all pictures. root is the folder of the repository, whose figures one of
 // them shows.
 func pictures(root string) ([]draw.Picture, error) {
-	speed, err := handOffPlot(filepath.Join(root, "docs", "performance.md"))
+	performance := filepath.Join(root, "docs", "performance.md")
+	speed, err := handOffPlot(performance)
+	if err != nil {
+		return nil, err
+	}
+	many, err := waitersPlot(performance)
 	return []draw.Picture{
 		lease, staleHolder, provisional, architecture, choosing, migration, quorum, admission,
 		handOffLocal, handOffRedis, handOffRedlock, handOffPostgres, handOffMySQL, handOffEtcd, handOffZooKeeper,
-		speed,
+		speed, many,
 	}, err
 }
 

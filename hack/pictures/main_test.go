@@ -125,3 +125,31 @@ func TestHandOffs(t *testing.T) {
 		t.Error("want an error without the column")
 	}
 }
+
+func TestManyWaiters(t *testing.T) {
+	const text = `## A
+
+| | uncontended, RTT |
+|---|---|
+| Interlock | 2000 |
+
+| | waiters | cycles a second | failures |
+|---|---|---|---|
+| Interlock | 16 | 569 | 0 |
+| Interlock | 2000 | 577 (× 1.02) | 0 |
+| peer | 16 | 100 | 0 |
+| peer | 2000 | 7 (× 0.07) | 12 |
+
+## B
+`
+	groups, err := manyWaiters(text)
+	if err != nil || len(groups) != 1 || groups[0].Heading != "A" || len(groups[0].Values) != 2 {
+		t.Fatalf("got %+v, %v", groups, err)
+	}
+	if v := groups[0].Values; v[0].N != 1.02 || v[1].N != 0.07 || v[1].Name != "peer" {
+		t.Errorf("got %+v", v)
+	}
+	if _, err := manyWaiters(strings.ReplaceAll(text, "| waiters |", "| others |")); err == nil {
+		t.Error("want an error without the column")
+	}
+}

@@ -178,7 +178,9 @@ func betweenHan(source []byte, at int) bool {
 	return wide(before) && wide(after)
 }
 
-func wide(r rune) bool { return unicode.Is(unicode.Han, r) || unicode.In(r, unicode.P, unicode.S) && r >= 0x2000 }
+func wide(r rune) bool {
+	return unicode.Is(unicode.Han, r) || unicode.In(r, unicode.P, unicode.S) && r >= 0x2000
+}
 
 func within(n ast.Node, kind ast.NodeKind) bool {
 	for ; n != nil; n = n.Parent() {

@@ -104,6 +104,11 @@ func withNATS(server string, o Options, requests func(*nats.Conn, jetstream.JetS
 	config := nats.GetDefaultOptions()
 	config.Url, config.Timeout, config.AllowReconnect = "nats://"+u.Host, time.Second, false
 	config.User, config.Password = o.Username, o.Password
+	if o.Creds != "" {
+		if err := nats.UserCredentials(o.Creds)(&config); err != nil {
+			return final{err}
+		}
+	}
 	config.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) {}
 	if o.TLS != nil {
 		config.Secure, config.TLSConfig = true, o.TLS.Client()

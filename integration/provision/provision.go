@@ -70,6 +70,7 @@ type Options struct {
 	TLS      *Certificates // serve TLS only, with these
 	Username string        // user for URL and readiness; it must be allowed PING and INFO
 	Password string        // without Username, also set as the server's password
+	Creds    string        // file name of credentials for NATS, instead of Username
 	Binary   bool          // only a local binary will do: servers that talk to each other share the loopback interface
 	Clock    *Clock        // the wall clock of a local binary
 }
