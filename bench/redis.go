@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -102,11 +103,15 @@ func rueidisLock(name, addr string, majority int32) measure.Target {
 			ping:  func(ctx context.Context) error { return c.Do(ctx, c.B().Ping().Build()).Error() },
 			close: func() error { l.Close(); return nil },
 			lock: func(ctx context.Context, name string) (func(context.Context) error, error) {
-				_, cancel, err := l.WithContext(ctx, name)
-				if err != nil {
-					return nil, err
+				// Its lock ends with the context of the wait, which here ends before the holder unlocks.
+				hold, end := context.WithCancel(context.WithoutCancel(ctx))
+				granted := context.AfterFunc(ctx, end)
+				_, cancel, err := l.WithContext(hold, name)
+				if err != nil || !granted() {
+					end()
+					return nil, cmp.Or(err, ctx.Err())
 				}
-				return func(context.Context) error { cancel(); return nil }, nil
+				return func(context.Context) error { cancel(); end(); return nil }, nil
 			},
 		}, nil
 	})

@@ -2,6 +2,7 @@ package gocronlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -44,4 +45,27 @@ func ExampleLocker() {
 	// Output:
 	// the report is written
 	// <nil>
+}
+
+// At most two jobs run at a time, over all nodes. gocron calls Lock before each run.
+func ExampleNewLocker_limit() {
+	ctx := context.Background()
+	c, err := lock.Open(ctx, "mem:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(ctx)
+
+	permit := func(_ string, opts ...lock.MutexOption) lock.Mutex {
+		return c.Semaphore("exports", 2, opts...).Weighted(1)
+	}
+	locker := gocronlock.NewLocker(permit, 0)
+	for _, job := range []string{"a", "b", "c"} {
+		_, err := locker.Lock(ctx, job)
+		fmt.Println(job, "is skipped:", errors.Is(err, lock.ErrLocked))
+	}
+	// Output:
+	// a is skipped: false
+	// b is skipped: false
+	// c is skipped: true
 }

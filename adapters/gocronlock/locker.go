@@ -34,6 +34,9 @@ var _ gocron.Locker = (*Locker)(nil)
 // keeps its lock until splay after its start, so that a node whose clock is late does not
 // run it again. splay must be longer than the difference between clocks, and shorter than
 // the interval of each job, because the node itself waits for it, too.
+//
+// A mutex that is a permit of a lock.Semaphore limits how many jobs run at a time over all
+// nodes; gocron skips a run that gets no permit.
 func NewLocker(mutex func(name string, opts ...lock.MutexOption) lock.Mutex, splay time.Duration) *Locker {
 	return &Locker{mutex: mutex, splay: splay, granted: map[string]*lock.Lease{}}
 }

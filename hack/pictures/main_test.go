@@ -139,14 +139,15 @@ func TestManyWaiters(t *testing.T) {
 | Interlock | 2000 | 577 (× 1.02) | 0 |
 | peer | 16 | 100 | 0 |
 | peer | 2000 | 7 (× 0.07) | 12 |
+| other | 2000 | 0 | 2000 |
 
 ## B
 `
 	groups, err := manyWaiters(text)
-	if err != nil || len(groups) != 1 || groups[0].Heading != "A" || len(groups[0].Values) != 2 {
+	if err != nil || len(groups) != 1 || groups[0].Heading != "A" || len(groups[0].Values) != 3 {
 		t.Fatalf("got %+v, %v", groups, err)
 	}
-	if v := groups[0].Values; v[0].N != 1.02 || v[1].N != 0.07 || v[1].Name != "peer" {
+	if v := groups[0].Values; v[0].N != 1.02 || v[1].N != 0.07 || v[1].Name != "peer" || v[2].N != 0 {
 		t.Errorf("got %+v", v)
 	}
 	if _, err := manyWaiters(strings.ReplaceAll(text, "| waiters |", "| others |")); err == nil {

@@ -125,8 +125,11 @@ func manyWaiters(text string) ([]draw.Group, error) {
 			continue
 		}
 		_, multiple, ok := strings.Cut(strings.TrimSuffix(cells[2], ")"), "(× ")
+		if !ok {
+			multiple = cells[2] // a figure of 0 has no multiple
+		}
 		value, err := strconv.ParseFloat(multiple, 64)
-		if !ok || err != nil {
+		if err != nil {
 			continue // not measured
 		}
 		kind := draw.Plain
