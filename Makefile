@@ -40,7 +40,7 @@ soak: ## faults on all backends for SOAK (10m) or until each has ENOUGH acquisit
 	LOCK_TEST_ALL=1 go test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration/faults -faults.soak $(SOAK) -faults.enough $(ENOUGH) -faults.table $(CURDIR)/docs/faults.csv
 
 .PHONY: matrix
-matrix: ## write docs/matrix.csv and docs/matrix.md from the reports of the last make test-all
+matrix: ## write the servers of the last make test-all into docs/matrix.csv and docs/matrix.md
 	go run ./integration/matrix $(BIN)/reports docs
 
 .PHONY: matrix-check

@@ -1,5 +1,5 @@
-// Command matrix writes docs/matrix.csv from the reports in a folder, and docs/matrix.md, which summarizes it, or
-// with -check reports how they differ from the files.
+// Command matrix writes the servers of the reports in a folder into docs/matrix.csv, and docs/matrix.md, which
+// summarizes it, or with -check reports how they differ from the files.
 package main
 
 import (
@@ -28,15 +28,15 @@ func main() {
 		log.Fatal(err)
 	}
 	full, page := filepath.Join(flag.Arg(1), "matrix.csv"), filepath.Join(flag.Arg(1), "matrix.md")
-	if !*check {
-		if err := save(run, full, page); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
 	committed, err := load(full)
 	if err != nil {
 		log.Fatal(err)
+	}
+	if !*check {
+		if err := save(merge(committed, run), full, page); err != nil {
+			log.Fatal(err)
+		}
+		return
 	}
 	wrong, missing := compare(committed, run)
 	if len(missing) > 0 {
