@@ -19,13 +19,9 @@ const (
 
 // handOffPlot shows the hand-offs of docs/performance.md.
 func handOffPlot(path string) (draw.Picture, error) {
-	text, err := os.ReadFile(path)
+	groups, err := figures(path, handOffs)
 	if err != nil {
 		return draw.Picture{}, err
-	}
-	groups, err := handOffs(string(text))
-	if err != nil {
-		return draw.Picture{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return draw.Picture{
 		Name:  "handoff-speed",
@@ -38,6 +34,19 @@ func handOffPlot(path string) (draw.Picture, error) {
 			draw.Plot(c, y, 6, groups...)
 		},
 	}, nil
+}
+
+// figures reads the values of a plot from a document.
+func figures(path string, parse func(text string) ([]draw.Group, error)) ([]draw.Group, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return groups, nil
 }
 
 // handOffs reads the column of hand-offs of each table.
@@ -83,13 +92,9 @@ func handOffs(text string) ([]draw.Group, error) {
 
 // waitersPlot shows what 2,000 waiters cost, by docs/performance.md.
 func waitersPlot(path string) (draw.Picture, error) {
-	text, err := os.ReadFile(path)
+	groups, err := figures(path, manyWaiters)
 	if err != nil {
 		return draw.Picture{}, err
-	}
-	groups, err := manyWaiters(string(text))
-	if err != nil {
-		return draw.Picture{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return draw.Picture{
 		Name:  "many-waiters",
