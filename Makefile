@@ -100,9 +100,9 @@ release: $(BIN)/apidiff ## commit and tag VERSION (v0.1.0) of all published modu
 	@APIDIFF=$(BIN)/apidiff go run ./hack/release $(VERSION)
 
 .PHONY: lockctl
-lockctl: ## build .bin/lockctl and .bin/lockbench without debug information
+lockctl: ## build .bin/lockctl and .bin/lockbench without debug information and unused methods
 	@mkdir -p $(BIN)
-	go build -trimpath -ldflags '-s -w' -o $(BIN)/ ./cmd/lockctl ./cmd/lockbench
+	go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o $(BIN)/ ./cmd/lockctl ./cmd/lockbench
 
 .PHONY: bench
 bench: ## benchmarks, without tests

@@ -91,6 +91,16 @@ func TestOutsider(t *testing.T) {
 			t.Errorf("a command under a lock printed %q", out)
 		}
 	})
+	t.Run("size of lockctl", func(t *testing.T) { // built as by make lockctl
+		run(t, repository, u.env, "go", "install", "-tags", "grpcnotrace", "-ldflags", "-s -w", root+"/cmd/lockctl@"+version)
+		binary, err := os.Stat(filepath.Join(u.bin, "lockctl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if binary.Size() > 30e6 {
+			t.Errorf("lockctl has %d bytes, want at most 30 MB: does a new library need all methods? (go build -ldflags=-dumpdep, ReflectMethod)", binary.Size())
+		}
+	})
 }
 
 // Tags alone do not make a release.
