@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 )
 
@@ -71,7 +72,7 @@ func (t *T) deadWaiters(queues ...deadQueue) {
 		l := t.mustLock(t.client().Mutex(key), "a free key")
 		for _, c := range clients[:q.processes] {
 			for range q.waiters {
-				c.wait(key, q.ttl)
+				c.wait(key, q.ttl, lock.Share{})
 			}
 		}
 		order, _, ends := t.queueUp(key, 4, alive)
@@ -133,7 +134,7 @@ func (t *T) servedBehind(what string, start time.Time, bound time.Duration, orde
 
 // mortal is a client of the service that can die.
 type mortal struct {
-	wait func(key string, ttl time.Duration) // begins to wait for a key that is held
+	wait func(key string, ttl time.Duration, s lock.Share) // begins to wait for a key that is held
 	kill func()
 	stop func() error // nil if it cannot be stopped
 }
@@ -153,15 +154,16 @@ func (t *T) mortals(n int) (all []*mortal) {
 	}
 	for _, p := range ps {
 		p.expect("ready", time.Minute)
-		all = append(all, &mortal{wait: p.waitLock, kill: p.kill, stop: p.stop})
+		all = append(all, &mortal{wait: p.waitShare, kill: p.kill, stop: p.stop})
 	}
 	return all
 }
 
 func (t *T) mortalSession() *mortal {
 	b := t.open()
-	wait := func(key string, ttl time.Duration) {
+	wait := func(key string, ttl time.Duration, s lock.Share) {
 		req := request(key, ttl)
+		req.Share = s
 		waits := make(chan struct{}, 1)
 		req.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
 		go func() { _, _ = b.(backend.Waiter).Acquire(context.WithoutCancel(t.ctx), req) }()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/conformance"
 )
 
 // faultsOfShares are backends that grant shares wrongly. All others grant none.
@@ -237,6 +238,48 @@ var faultsOfShares = []fault{
 		},
 		must: []string{"shared/44-inspect"},
 	},
+	{
+		name: "a dead waiter that does not fit beside shares keeps its place",
+		build: besideShares(func(w *wrap, s *service) func(context.Context, backend.Request) (backend.Grant, error) {
+			return s.space.Backend().Acquire // which the end of the client does not close
+		}),
+		harness: deadProcess,
+		must:    []string{"shared/48-dead-waiter"},
+	},
+	{
+		name: "a waiter that does not fit beside shares loses its place",
+		build: besideShares(func(w *wrap, s *service) func(context.Context, backend.Request) (backend.Grant, error) {
+			return func(ctx context.Context, req backend.Request) (backend.Grant, error) {
+				for {
+					turn, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+					g, err := w.Backend.Acquire(turn, req)
+					cancel()
+					if err == nil || ctx.Err() != nil {
+						return g, err
+					}
+				}
+			}
+		}),
+		harness: deadProcess,
+		must:    []string{"shared/48-waiter-alive"},
+		may:     []string{"shared/43-fifo", "shared/44-history-linearizable", "shared/45-large-request"},
+	},
+}
+
+func deadProcess(h *conformance.Harness, _ *service) { h.Budget.DeadProcess = 100 * time.Millisecond }
+
+// besideShares changes the waits for a key that shares hold.
+func besideShares(wait func(w *wrap, s *service) func(context.Context, backend.Request) (backend.Grant, error)) func(*wrap, *service) {
+	return func(w *wrap, s *service) {
+		w.shares = true
+		special := wait(w, s)
+		w.acquire = func(ctx context.Context, req backend.Request) (backend.Grant, error) {
+			if info, err := w.Backend.Inspect(ctx, req.Key); err == nil && info.Holder != nil && !info.Holder.Share.Exclusive() {
+				return special(ctx, req)
+			}
+			return w.Backend.Acquire(ctx, req)
+		}
+	}
 }
 
 // onShare changes the requests for some shares.

@@ -256,21 +256,27 @@ func (p *process) expect(word string, d time.Duration) string {
 	}
 }
 
-func (p *process) lock(key string, ttl time.Duration) {
-	p.say(fmt.Sprintf("lock %s %v", key, ttl))
-	p.expect("granted", p.t.slack())
-}
+func (p *process) lock(key string, ttl time.Duration) { p.lockShare(key, ttl, lock.Share{}) }
 
 // lockShare makes the worker lock a share of a key.
 func (p *process) lockShare(key string, ttl time.Duration, s lock.Share) {
-	p.say(fmt.Sprintf("lock %s %v %d %d", key, ttl, s.Weight, s.Capacity))
+	p.say(lockCommand(key, ttl, s))
 	p.expect("granted", p.t.slack())
 }
 
 // waitLock makes the worker wait for a key that is held.
-func (p *process) waitLock(key string, ttl time.Duration) {
-	p.say(fmt.Sprintf("lock %s %v", key, ttl))
+func (p *process) waitLock(key string, ttl time.Duration) { p.waitShare(key, ttl, lock.Share{}) }
+
+func (p *process) waitShare(key string, ttl time.Duration, s lock.Share) {
+	p.say(lockCommand(key, ttl, s))
 	p.expect("waits", p.t.slack())
+}
+
+func lockCommand(key string, ttl time.Duration, s lock.Share) string {
+	if s.Exclusive() {
+		return fmt.Sprintf("lock %s %v", key, ttl)
+	}
+	return fmt.Sprintf("lock %s %v %d %d", key, ttl, s.Weight, s.Capacity)
 }
 
 func (p *process) unlock(key string) {
