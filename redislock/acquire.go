@@ -53,6 +53,7 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		backoff: minBackoff, resubscribeBackoff: minResubscribeBackoff,
 	}
 	defer w.channel.unuse(a)
+	defer b.stopAsking(a)
 	g, err := w.wait(ctx)
 	switch {
 	case err == nil:
@@ -218,10 +219,14 @@ func (w *waiter) inQueue(ctx context.Context, r protocol.Reply, l *listener) {
 		w.req.OnWait(r.LockedError())
 	}
 	w.queued, w.failingSince, w.backoff = true, time.Time{}, minBackoff
+	asks := w.b.asks(w.attempt, r.Num(7) == 1)
 	w.mu.Lock()
 	w.delivery.listener, w.delivery.queued = l, r.Sent
 	w.clock.observe(r)
 	w.polls.replied(r, w.req.TTL)
+	if asks {
+		w.polls.within(r.Sent.Add(protocol.ProvisionalTTL + protocol.PollSlack()))
+	}
 	w.mu.Unlock()
 	if r.Num(5) == 1 {
 		w.resubscribeBackoff = minResubscribeBackoff

@@ -164,6 +164,8 @@ func (b *Backend) receiveMessage(l *listener, m protocol.Message, received time.
 			a.polls.leaseChanged(m.Left)
 			a.mu.Unlock()
 		}
+	case protocol.Asked:
+		b.answer(a, wait, m)
 	case protocol.Revoked:
 		if a == nil || wait {
 			return

@@ -28,6 +28,7 @@ type Backend struct {
 
 	mu       sync.Mutex          // guards the fields below
 	attempts map[string]*attempt // by owner id: waiting attempts, and grants whose loss is reported
+	asking   map[string]*attempt // by key: the waiting share that asks whether the first waiter is alive
 	settled  map[string]struct{} // owner ids of ended waiters that need no tombstone: every request had a reply
 }
 
@@ -72,7 +73,7 @@ func open(ctx context.Context, client redis.UniversalClient, o options) (*Backen
 	}
 	b := &Backend{
 		srv: server.New(client, false), proc: protocol.NewProcess(o.prefix, kind), opt: o,
-		attempts: map[string]*attempt{}, settled: map[string]struct{}{},
+		attempts: map[string]*attempt{}, asking: map[string]*attempt{}, settled: map[string]struct{}{},
 	}
 	b.srv.Around = b.around
 	b.subs = newSubscriptions(b)

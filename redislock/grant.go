@@ -73,7 +73,6 @@ func (g *grant) renewed(r protocol.Reply, replicas int, ttl time.Duration) error
 		g.a.sweep()
 		return g.lostError("is")
 	}
-	g.a.b.follow(g.a.keys, r.Num(0))
 	if b := g.a.b; replicas < b.opt.replicas {
 		return backend.Uncertain(b.tooFewReplicas(replicas)) // the master extended the lease
 	}

@@ -29,6 +29,16 @@ func (p *pollSchedule) set(at time.Time) {
 	p.timer.Reset(max(0, time.Until(at)))
 }
 
+// within makes the next poll no later than at, whatever notifications come.
+func (p *pollSchedule) within(at time.Time) {
+	if p.latest.IsZero() || at.Before(p.latest) {
+		p.latest = at
+	}
+	if p.next.After(p.latest) {
+		p.set(p.latest)
+	}
+}
+
 // now polls at once, and again if a request is in flight.
 func (p *pollSchedule) now() {
 	p.repeat = true

@@ -7,6 +7,8 @@ import (
 )
 
 var (
+	//go:embed lua/ask.lua
+	luaAsk string
 	//go:embed lua/acquire.lua
 	luaAcquire string
 	//go:embed lua/release.lua
@@ -14,7 +16,7 @@ var (
 	//go:embed lua/downgrade.lua
 	luaDowngrade string
 
-	acquireScript   = protocol.NewSharing(protocol.SharingAcquire, luaAcquire)
+	acquireScript   = protocol.NewSharing(protocol.SharingAcquire, luaAsk+luaAcquire)
 	releaseScript   = protocol.NewSharing(protocol.SharingRelease, luaRelease)
 	downgradeScript = protocol.NewSharing(protocol.SharingAlways, luaDowngrade)
 	abandonScript   = protocol.NewSharing(protocol.SharingAlways, protocol.LuaAbandon)

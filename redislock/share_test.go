@@ -104,27 +104,6 @@ func TestManyReadersAdmitted(t *testing.T) {
 	must(t, take(t, b, request("k")).Release(t.Context()))
 }
 
-// A writer whose process was killed no longer stops the readers behind it when a holder renews.
-func TestDeadWriterBeforeReaders(t *testing.T) {
-	p := newPrefix()
-	b := newBackend(t, p)
-	g := take(t, b, shareRequest("k", backend.Reader))
-	dead := protocol.Process{Address: "p0000000000000001"}
-	live := b.proc.Member(request("k")) // of this process, which is subscribed: it is not skipped
-	k := b.proc.Keys("k")
-	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: live}).Err())
-	ch := queue(t.Context(), t, b, shareRequest("k", backend.Reader))
-	must(t, g.Renew(t.Context(), 10*time.Second))
-	if n := b.srv.Client.HLen(t.Context(), k.Holders()[0]).Val(); n != 1 {
-		t.Fatalf("a reader behind a writer was admitted: %d holders", n)
-	}
-	must(t, b.srv.Client.ZRem(t.Context(), k.Queue, live).Err())
-	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: dead.Member(request("k"))}).Err())
-	must(t, g.Renew(t.Context(), 10*time.Second))
-	must(t, get(t, ch).Release(t.Context()))
-	must(t, g.Release(t.Context()))
-}
-
 // Readers of a stopped process do not claim their grants: the writer behind them waits for one
 // provisional TTL, and the process is suspect.
 func TestStoppedReaders(t *testing.T) {
@@ -262,6 +241,20 @@ func TestLateShare(t *testing.T) {
 		t.Errorf("after its end: %v", err)
 	}
 	must(t, take(t, b2, request("k")).Release(t.Context()))
+}
+
+// A share whose lease has ended is lost, although the key lasts as long as that of another holder.
+func TestRenewalOfAnExpiredShare(t *testing.T) {
+	b := newBackend(t, newPrefix())
+	other := take(t, b, shareRequest("k", backend.Reader))
+	r := shareRequest("k", backend.Reader)
+	r.TTL = 100 * time.Millisecond
+	g := take(t, b, r)
+	time.Sleep(time.Until(g.Until()) + 50*time.Millisecond) // its lease ends at the server
+	if err := g.Renew(t.Context(), time.Minute); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewed: %v, want ErrLost", err)
+	}
+	must(t, other.Release(t.Context()))
 }
 
 // Shares are renewed together with other grants, each with its own result.

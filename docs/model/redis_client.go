@@ -118,6 +118,13 @@ func (m Redis) clientSteps(s RedisState, i int8, to func(Kind, Step, RedisState)
 			m.abandonAttempt(s, i)
 		})
 	}
+	if c.phase == waiting && s.waits(id) && s.faults > 0 {
+		step(Fault, "does not answer in time and loses its place", func(s *RedisState, _ *client) {
+			s.faults--
+			s.dequeue(id)
+			m.admit(s, 0)
+		})
+	}
 	switch c.phase {
 	case idle:
 		if c.begun < m.Attempts {

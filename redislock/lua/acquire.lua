@@ -3,7 +3,7 @@
 -- -> {-1 abandoned} {-7 shares of another capacity hold the lock or wait for it, us, capacity}
 --    {1 granted, us, left, token, unexpected, slots, length of the provisional grants that this request made}
 --    {0 held, us, left, token, value, whether the attempt polls when the lease ends, unexpected, subscribed on this
---       server, length of the provisional grants that this request made}
+--       server, length of the provisional grants that this request made, whether the first waiter was asked to poll}
 -- unexpected is 1 if an attempt that was queued and subscribed would have been notified before. Of a shared lock left,
 -- token and value are those of the holder whose lease ends first.
 if other_type then return {-2, integer(us), other_type} end
@@ -29,6 +29,7 @@ end
 if not value or shared then
   local next_owner, next_value, ms
   if shared then
+    if share then unanswered() end
     next_owner, next_value, ms = shares.admit()
   else
     next_owner, next_value, ms = grant_next(true, unclaimed)
@@ -46,7 +47,7 @@ if not value or shared then
   value, handed_over = next_value, ms
   if not shared then holder, holder_addr = parse_owner(value) end
 end
-local left, watches, unexpected, here = nil, 0, 0, 0
+local left, watches, unexpected, here, asked = nil, 0, 0, 0, 0
 if shared then
   value, left = shares.first()
   holder, holder_addr = parse_owner(value)
@@ -66,5 +67,9 @@ if ARGV[4] ~= '0' then
   keep_queue(math.max(left, 0))
   if handed_over or watcher(holder_addr) == member then watches = 1 end
   if subscribed(addr) then here = 1 end
+  if shared then
+    redis.call('ZREM', KEYS[2], '?' .. owner) -- it is alive
+    if share then asked = ask() end
+  end
 end
-return {0, integer(us), integer(left), holder_token(), value, watches, unexpected, here, integer(handed_over or 0)}
+return {0, integer(us), integer(left), holder_token(), value, watches, unexpected, here, integer(handed_over or 0), asked}

@@ -12,6 +12,7 @@ const (
 	SharesGiven  = "s" // attempts got shares: time in us, number; of each: owner, token, provisional TTL in ms, slots or "-"; key
 	LeaseChanged = "h" // the remaining lease of the holder in ms, for the first waiter
 	Revoked      = "l" // another client broke the grant of the attempt
+	Asked        = "a" // the attempt, which is the first waiter, polls to show that it is alive: key
 	Resubscribe  = "x" // the process is not subscribed on the server that ran the script
 )
 
@@ -21,7 +22,7 @@ const ProvisionalTTL = 3 * time.Second
 // Message is a message to a process about the attempt Owner.
 type Message struct {
 	Kind, Owner string
-	Grant       Grant         // of Granted
+	Grant       Grant         // of Granted; of Asked the key
 	Left        time.Duration // of LeaseChanged
 }
 
@@ -52,6 +53,8 @@ func ParseMessage(payload string) (m Message, ok bool) {
 	switch m.Kind {
 	case LeaseChanged:
 		m.Left = OfMillis(Number(rest))
+	case Asked:
+		m.Grant.Key = rest
 	case Granted:
 		f := strings.SplitN(rest, " ", 4)
 		if len(f) != 4 {

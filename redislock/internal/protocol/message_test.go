@@ -16,6 +16,7 @@ func TestParseMessage(t *testing.T) {
 		{"g 0a 7 2000000", Message{Kind: Granted, Owner: "0a"}, false},
 		{"h 0a 250", Message{Kind: LeaseChanged, Owner: "0a", Left: 250 * time.Millisecond}, true},
 		{"l 0a", Message{Kind: Revoked, Owner: "0a"}, true},
+		{"a 0a lock:a b", Message{Kind: Asked, Owner: "0a", Grant: Grant{Key: "lock:a b"}}, true},
 		{"x", Message{Kind: Resubscribe}, true},
 		{"", Message{}, true},
 	} {

@@ -1,5 +1,5 @@
 -- RENEW: ARGV 2 owner id, 3 ttl ms, 4 '1' to set the lease to exactly ttl, 5 Redlock: how much longer the counter is kept, in ms
--- -> {1, us, of a share: length of the provisional grants that this request made} or {0 not the owner, us}
+-- -> {1, us} or {0 not the owner, us}
 -- Without '1' RENEW never shortens the lease. It never takes a free key: another attempt may have held it meanwhile.
 if holder ~= ARGV[2] then
   return shared and shares.renew(ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1') or {0, integer(us)}

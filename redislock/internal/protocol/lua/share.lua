@@ -5,7 +5,8 @@
 -- mean nothing while the lock has another value: who deletes the lock ends all shares.
 -- A record is the value of an exclusive holder with ':<weight>/<capacity>:<slots>' after the token. The slots are ranges:
 -- 0-1,4-4. A waiter has ':<weight>/<capacity>' after its ttl.
--- '/<capacity>' is a member of the queue with the score NOTE since a share with that capacity began to wait.
+-- '/<capacity>' is a member of the queue with the score NOTE since a share with that capacity began to wait. '?<owner id>'
+-- is one while the first waiter is asked whether it is alive (ask.lua in redislock).
 if sharing then
   local HOLDERS, ENDS, NOTE = '{' .. KEYS[1] .. '}:h', '{' .. KEYS[1] .. '}:e', -1000
   local S, capacity, permits, count = {unclaimed = 0}, 0, '', 0
@@ -116,16 +117,11 @@ if sharing then
     return tonumber(weight), tonumber(c)
   end
 
-  -- fits reports whether a share can be held beside the holders; without a weight, the whole key.
+  -- fits reports whether a share can be held beside the holders.
   local function fits(weight, c)
     if count == 0 then return true end
-    if not weight or c ~= capacity then return false end
+    if c ~= capacity then return false end
     return c == 0 or select(2, string.gsub(permits, '0', '')) >= weight
-  end
-
-  local function fitting(member)
-    local _, share = parse_member(member)
-    return fits(numbers(share))
   end
 
   -- candidates returns the waiters at the head of the queue that are granted now, in their order, and the members to
@@ -288,7 +284,6 @@ if sharing then
   end
 
   -- renew extends the lease of a holder, or sets it to exactly ttl. alone: KEYS[2] is not the queue.
-  -- A waiter that died at the head of the queue no longer stops those behind it.
   function S.renew(owner, ttl, exactly, alone)
     local record, at = record_of(owner)
     if not record then return {0, integer(us)} end
@@ -297,15 +292,8 @@ if sharing then
     keep()
     if alone then return {1, integer(us)} end
     showed_life(select(2, parse_owner(record)))
-    local head, ms, _ = first_waiter(), nil, nil
-    if head and head ~= AGAIN then
-      if fitting(head) then
-        _, _, ms = S.admit()
-      elseif was == owner or first_end() == owner then
-        notify()
-      end
-    end
-    return {1, integer(us), integer(ms or 0)}
+    if was == owner or first_end() == owner then notify() end
+    return {1, integer(us)}
   end
 
   -- leave removes the share of an owner, if it holds one. removed: a waiter has left the queue.
