@@ -91,6 +91,13 @@ var ambiguityCases = []Case{
 		run:    linkUnknownOutcome,
 	},
 	{
+		ID:     "ambiguity/34-link-silent-at-each-step",
+		Title:  "over the network: a request of several exchanges, of which the first n are answered",
+		Clause: "Only a request that the service certainly did not execute may be marked by NotExecuted.",
+		needs:  []need{needLink},
+		run:    silentAtEachStep,
+	},
+	{
 		ID:     "ambiguity/34-link-cancel",
 		Title:  "over the network: a cancel that is executed and not answered",
 		Clause: "Nothing remains of an attempt that was given up and abandoned.",

@@ -28,6 +28,7 @@ type wrap struct {
 	list    func(ctx context.Context, yield func(backend.Info) bool) error
 	close   func()
 	fails   func(ctx context.Context, err error) error // what the client makes of an error of an acquire or abandon
+	reads   bool                                       // before it acquires it reads, in an exchange of its own
 	grant   func(req backend.Request, g backend.Grant) backend.Grant
 	watch   func(changed func()) // passes a notification on; makes it a backend.ChangeWatcher
 	// together makes it a backend.BatchRenewer, and may change what each of a batch is
@@ -87,6 +88,11 @@ func (w *wrap) adapt(req backend.Request) backend.Request {
 
 // ask sends a request to acquire, and wraps what was granted.
 func (w *wrap) ask(ctx context.Context, req backend.Request, send func(context.Context, backend.Request) (backend.Grant, error)) (backend.Grant, error) {
+	if w.reads {
+		if _, err := exchange(ctx, w.wire, func() (backend.Info, error) { return w.Backend.Inspect(ctx, req.Key) }); err != nil {
+			return nil, err
+		}
+	}
 	sent := time.Now()
 	g, err := exchange(ctx, w.wire, func() (backend.Grant, error) { return send(ctx, req) })
 	if err != nil {

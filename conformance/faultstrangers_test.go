@@ -145,7 +145,18 @@ var faultsOfStrangers = []fault{
 		build:   onErrors(func(_ context.Context, err error) error { return certain{err} }),
 		plain:   true,
 		harness: overWire,
-		must:    []string{"ambiguity/34-link-unknown-outcome"},
+		must:    []string{"ambiguity/34-link-unknown-outcome", "ambiguity/34-link-silent-at-each-step"},
+		may:     []string{"ambiguity/34-link-acquire", "ambiguity/34-link-release"},
+	},
+	{
+		name: "a write that was not answered, after a read that was, is called not executed",
+		build: func(w *wrap, _ *service) {
+			w.fails = func(_ context.Context, err error) error { return certain{err} }
+			w.reads = true
+		},
+		plain:   true,
+		harness: overWire,
+		must:    []string{"ambiguity/34-link-silent-at-each-step"},
 		may:     []string{"ambiguity/34-link-acquire", "ambiguity/34-link-release"},
 	},
 	{

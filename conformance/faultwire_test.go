@@ -16,10 +16,15 @@ type wire struct {
 	delay                    time.Duration // each way
 	cut                      bool
 	losesRequests, losesRest bool
+	replies                  int // that arrive before the rest is lost, if counting
+	counting                 bool
 	changed                  chan struct{} // closed when one of them changes
 }
 
-var _ conformance.Link = (*wire)(nil)
+var (
+	_ conformance.Link          = (*wire)(nil)
+	_ conformance.ReplySilencer = (*wire)(nil)
+)
 
 func (w *wire) set(f func()) {
 	w.mu.Lock()
@@ -36,7 +41,19 @@ func (w *wire) Blackhole()            { w.set(func() { w.losesRequests = true })
 func (w *wire) BlackholeReplies()     { w.set(func() { w.losesRest = true }) }
 func (w *wire) Delay(d time.Duration) { w.set(func() { w.delay = d }) }
 func (w *wire) Heal() {
-	w.set(func() { w.cut, w.losesRequests, w.losesRest, w.delay = false, false, false, 0 })
+	w.set(func() { w.cut, w.losesRequests, w.losesRest, w.counting, w.delay = false, false, false, false, 0 })
+}
+func (w *wire) SilenceAfterReplies(n int) { w.set(func() { w.replies, w.counting = n, true }) }
+
+// losesReply counts a reply, and reports whether it is lost.
+func (w *wire) losesReply() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.counting && w.replies == 0 {
+		w.losesRest = true
+	}
+	w.replies--
+	return w.losesRest
 }
 
 // silence waits for the end of ctx or for the next change, which breaks the connection.
@@ -58,7 +75,7 @@ func exchange[T any](ctx context.Context, w *wire, execute func() (T, error)) (n
 	if w.changed == nil {
 		w.changed = make(chan struct{})
 	}
-	delay, cut, losesRequests, losesRest, changed := w.delay, w.cut, w.losesRequests, w.losesRest, w.changed
+	delay, cut, losesRequests, changed := w.delay, w.cut, w.losesRequests, w.changed
 	w.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
@@ -70,7 +87,7 @@ func exchange[T any](ctx context.Context, w *wire, execute func() (T, error)) (n
 	}
 	time.Sleep(delay) // the request is on its way
 	v, err := execute()
-	if losesRest {
+	if w.losesReply() {
 		return none, w.silence(ctx, changed)
 	}
 	time.Sleep(delay) // the reply is on its way

@@ -114,6 +114,12 @@ type ReplyCutter interface {
 	CutAfterReplies(n int)
 }
 
+// ReplySilencer is a Link that can let n more chunks of replies through and then be as after
+// BlackholeReplies: a driver that reads before it writes gets the answer to the read only.
+type ReplySilencer interface {
+	SilenceAfterReplies(n int)
+}
+
 // slack returns the tolerance for lateness.
 func (h *Harness) slack() time.Duration {
 	if h.Slack > 0 {

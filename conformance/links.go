@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/interlock-go/lock"
@@ -203,6 +204,52 @@ func linkUnknownOutcome(t *T) {
 		}
 		return nil
 	})
+}
+
+// silentAtEachStep gives calls no deadline, so a driver that limits its exchanges ends them by itself.
+func silentAtEachStep(t *T) {
+	var all sync.WaitGroup
+	for n := range t.rounds(5, 10) {
+		b, link := t.faulty()
+		silencer, ok := link.(ReplySilencer)
+		if !ok {
+			t.notRun("the harness's Link is no ReplySilencer")
+		}
+		other := t.open()
+		req := request(t.key("silent"), t.longTTL())
+		_, warm := t.holdRaw(b, t.key("warm"), t.longTTL()) // connections are open now
+		if err := warm.Release(t.ctx); err != nil {
+			t.fatalf("Release by the holder: want nil, got %v", err)
+		}
+		limited := func(call func(context.Context) error) error {
+			ctx, cancel := context.WithCancel(t.ctx)
+			defer cancel()
+			defer time.AfterFunc(ownLimit, cancel).Stop()
+			return call(ctx)
+		}
+		all.Go(func() {
+			silencer.SilenceAfterReplies(n)
+			var g backend.Grant
+			acquired := limited(func(ctx context.Context) (err error) { g, err = b.TryAcquire(ctx, req); return err })
+			var released error
+			if acquired == nil {
+				released = limited(g.Release)
+			}
+			next, free := other.TryAcquire(t.ctx, request(req.Key, t.longTTL()))
+			switch {
+			case acquired != nil && !backend.OutcomeUnknown(acquired) && errors.Is(free, backend.ErrLocked):
+				t.errorf("TryAcquire that was executed and of which %d replies arrived: want an unknown outcome, got an error that says it was not executed: %v", n, acquired)
+			case released != nil && !backend.OutcomeUnknown(released) && free == nil:
+				t.errorf("Release that was executed: want an unknown outcome, got an error that says it was not executed: %v", released)
+			}
+			if free == nil {
+				_ = next.Release(t.ctx)
+			}
+			link.Heal()
+			t.eventually(t.slack(), "Abandon when the link has healed", func() error { return b.Abandon(t.ctx, req) })
+		})
+	}
+	all.Wait()
 }
 
 func linkContextError(t *T) {

@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// Link is a TCP proxy on loopback to one server. It is a conformance.Link and a conformance.ReplyCutter.
+// Link is a TCP proxy on loopback to one server. It is a conformance.Link, a conformance.ReplyCutter and a conformance.ReplySilencer.
 //
 // Methods may be called from any goroutine. A fault replaces the one before. It applies to connections that are open
 // and to new ones, until Heal.
@@ -42,9 +42,9 @@ type Link struct {
 	fault    fault
 	changed  chan struct{} // closed when fault changes
 	traps    []*trap
-	replies  int // to be delivered before all connections are cut, if cutting
-	cutting  bool
-	err      error // of the last attempt to listen again
+	replies  int    // to be delivered before last
+	last     func() // what happens in place of the next one; nil: nothing
+	err      error  // of the last attempt to listen again
 }
 
 type fault struct {
@@ -129,7 +129,7 @@ func (k *Link) Heal() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setFault(fault{})
-	k.traps, k.cutting = nil, false
+	k.traps, k.last = nil, nil
 	for c := range k.conns {
 		c.trap.Store(nil)
 	}
@@ -167,25 +167,31 @@ func (k *Link) DropRequest(match func(request []byte) bool) <-chan struct{} {
 
 // CutAfterReplies lets n more chunks of what the server says through and resets every connection in place of the next
 // one. Connections made after that work.
-func (k *Link) CutAfterReplies(n int) {
+func (k *Link) CutAfterReplies(n int) { k.afterReplies(n, k.ResetPeer) }
+
+// SilenceAfterReplies lets n more chunks of what the server says through. From the next one on it is
+// [Link.BlackholeReplies].
+func (k *Link) SilenceAfterReplies(n int) { k.afterReplies(n, k.BlackholeReplies) }
+
+func (k *Link) afterReplies(n int, last func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.replies, k.cutting = n, true
+	k.replies, k.last = n, last
 }
 
-// cutsReply counts a chunk of replies, and reports whether it is the one that is cut off.
-func (k *Link) cutsReply() bool {
+// takeReply counts a chunk of replies. It returns what happens in its place, nil if it is delivered.
+func (k *Link) takeReply() (last func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.cutting {
-		return false
+	if k.last == nil {
+		return nil
 	}
 	if k.replies > 0 {
 		k.replies--
-		return false
+		return nil
 	}
-	k.cutting = false
-	return true
+	last, k.last = k.last, nil
+	return last
 }
 
 // Connections returns how many connections are open.

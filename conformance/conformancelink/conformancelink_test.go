@@ -376,3 +376,21 @@ func TestLinkCutsAfterReplies(t *testing.T) {
 	}
 	answers(t, k)
 }
+
+func TestLinkSilentAfterReplies(t *testing.T) {
+	t.Parallel()
+	k, s := linked(t)
+	w := dial(t, k.Addr())
+	k.SilenceAfterReplies(1)
+	w.send("PING")
+	w.wants("did PING")
+	w.send("SET silent")
+	lost(t, k, 1)
+	if !s.has("silent") {
+		t.Error("the request whose reply was dropped was not executed")
+	}
+	w.wantsSilence()
+	k.Heal()
+	w.wantsReset()
+	answers(t, k)
+}

@@ -72,6 +72,11 @@ func (c *conn) deliver(ch chunk, to net.Conn, request bool) bool {
 	if !c.wait(ch) {
 		return false
 	}
+	if !request && len(ch.data) > 0 {
+		if last := c.link.takeReply(); last != nil {
+			last()
+		}
+	}
 	if c.loses(request) {
 		return ch.err == nil
 	}
@@ -79,10 +84,6 @@ func (c *conn) deliver(ch chunk, to net.Conn, request bool) bool {
 		return false
 	}
 	if len(ch.data) > 0 {
-		if !request && c.link.cutsReply() {
-			c.link.ResetPeer()
-			return false
-		}
 		if t := c.spring(ch.data, request); t != nil {
 			c.forget(resetBoth)
 			close(t.sprung)
