@@ -30,15 +30,13 @@ func open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	return b, nil
 }
 
-// Backend is a driver for a service with conditional writes.
 type Backend struct {
 	*record.Locks // TryAcquire, Abandon, Inspect and Break
 	queue         record.Queue
 	client        *client
-	exchanges     record.Exchanges
+	exchanges     record.Exchanges // Close waits for them
 }
 
-// New returns a driver that uses a client of the application.
 func New(client *client) *Backend {
 	b := &Backend{client: client}
 	b.Locks = record.New(store{b}, record.Options{})
@@ -46,12 +44,10 @@ func New(client *client) *Backend {
 	return b
 }
 
-// Acquire implements backend.Waiter.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	return b.queue.Acquire(ctx, req)
 }
 
-// Capabilities implements backend.Backend.
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
 		Name: "table", Scope: backend.ScopeNetwork, Loss: backend.LossTTL, Order: backend.Unordered,
@@ -60,13 +56,11 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	}
 }
 
-// Ping implements backend.Pinger.
+func (b *Backend) Close(ctx context.Context) error { return b.exchanges.Close(ctx) }
+
 func (b *Backend) Ping(ctx context.Context) error {
 	return b.exchange(ctx, func() error { _, err := b.client.get("ping"); return err })
 }
-
-// Close waits for the requests that the library has not ended.
-func (b *Backend) Close(ctx context.Context) error { return b.exchanges.Close(ctx) }
 
 // exchange makes a request with a library that takes no context. If ctx ends first, the outcome is unknown, and the
 // request continues until the timeout of the library.
