@@ -34,7 +34,8 @@ type Capabilities struct {
 	MaxTTL time.Duration `json:"max_ttl_ns,omitempty"`
 	// Lateness is for how long after it was sent a request without a reply may still be
 	// executed, and acquire the key: package lock repeats Abandon for that long, at least for
-	// the TTL. Zero: no request is executed after the TTL.
+	// the TTL. Zero: no request is executed after the TTL. 5 minutes cover
+	// what a dead TCP connection still delivers. A longer time costs requests only while Abandon fails.
 	Lateness time.Duration `json:"lateness_ns,omitempty"`
 	// MaxName is the longest name in bytes. Zero is the package's MaxName.
 	MaxName int `json:"max_name,omitempty"`
@@ -43,7 +44,7 @@ type Capabilities struct {
 	Caveats []string `json:"caveats,omitempty"`
 }
 
-// Caveats of every backend that counts a TTL on the clock of a service.
+// Caveats of every backend whose grants expire and exclude clients on other machines.
 const (
 	CaveatClockRates = "The clocks of the service and of its clients must run at rates that differ by less than 0.1 %: chrony needs maxslewrate 500 or less on each of them (its default, 83333, is 8.3 %)."
 	CaveatSnapshot   = "Two copies of a virtual machine that are resumed from one snapshot renew the same lease, with the same fencing token."

@@ -16,7 +16,7 @@ func ExampleParams() {
 		log.Fatal(err)
 	}
 	fmt.Println(u.Hosts, u.Path)
-	fmt.Println(u.Params.Duration("retention", backend.DefaultRetention))
+	fmt.Println(u.Params.Retention())
 	fmt.Println(u.Params.Int("retries", 3, 0, 10))
 	fmt.Println(u.Params.Err())
 	// Output:

@@ -44,7 +44,7 @@ var drivers = map[string]string{
 }
 
 // Register makes a driver available to lock.Open under a URL scheme. Drivers
-// call it in init. It panics if the scheme is taken.
+// call it in init. It panics if another driver of the program has registered the scheme.
 func Register(scheme string, open Opener) {
 	registry.Lock()
 	defer registry.Unlock()

@@ -110,6 +110,25 @@ func TestParams(t *testing.T) {
 	}
 }
 
+func TestParamRetention(t *testing.T) {
+	for value, want := range map[string]time.Duration{"": backend.DefaultRetention, "0": 0, "0s": 0, "1m": time.Minute, "48h": 48 * time.Hour} {
+		q := url.Values{}
+		if value != "" {
+			q.Set("retention", value)
+		}
+		p := backend.NewParams(q)
+		if got := p.Retention(); got != want || p.Err() != nil {
+			t.Errorf("%q: got %v, %v, want %v", value, got, p.Err(), want)
+		}
+	}
+	for _, value := range []string{"59s", "-1h", "1", "long"} {
+		p := backend.NewParams(url.Values{"retention": {value}})
+		if p.Retention(); !errors.Is(p.Err(), backend.ErrInvalid) || !strings.Contains(p.Err().Error(), "or 0 to remove nothing") {
+			t.Errorf("%q: got %v, want what is accepted", value, p.Err())
+		}
+	}
+}
+
 func TestRegistry(t *testing.T) {
 	ctx := context.Background()
 	open := func(s string) error {

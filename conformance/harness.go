@@ -31,7 +31,9 @@ type Harness struct {
 	// and opens the same service; see [Self]. It is what gets killed and stopped.
 	Worker func() *exec.Cmd
 
-	// ClockWorker is Worker for a process whose wall clock is off by that much.
+	// ClockWorker is Worker for a process whose wall clock is off by that much. libfaketime
+	// does not change the clock of a Go program: build the worker with "go build -overlay" or
+	// "go test -c -overlay" and a changed time.Now.
 	ClockWorker func(off time.Duration) *exec.Cmd
 
 	// StopServer hangs the service (SIGSTOP) until ResumeServer.
@@ -39,7 +41,9 @@ type Harness struct {
 	ResumeServer func(ctx context.Context) error
 
 	// RestartServer ends the service at once (SIGKILL) and starts it again at the same
-	// address; it returns when the service answers.
+	// address; it returns when the service answers. It may delete the data of the service. For a
+	// driver that declares FencingRestart, run the suite with the data kept, and once more with
+	// the data deleted and Only("restart").
 	RestartServer func(ctx context.Context) error
 	// RestartKeepsLocks is set if a lock that is held survives RestartServer.
 	RestartKeepsLocks bool
@@ -52,14 +56,15 @@ type Harness struct {
 	// far. The suite subtracts what reading the counter costs.
 	ServerCommands func(ctx context.Context) (int64, error)
 
-	// Budget is what the deployment may cost the service.
+	// Budget is what the deployment may cost the service. Leave the figures zero that grow with the
+	// number of processes: of a driver that polls, WakesPerRelease and HandOffCommands.
 	Budget Budget
 
 	// Wakes returns how many times, so far, a waiter has been woken.
 	Wakes func(ctx context.Context) (int64, error)
 
 	// Leftovers names what the service still stores for a key, except for what is
-	// meant to stay (a fence counter).
+	// meant to stay (a fence counter, the free record of package record).
 	Leftovers func(ctx context.Context, key string) ([]string, error)
 
 	// ForeignHolder takes a key as another program would that knows nothing of this

@@ -1,6 +1,7 @@
 // Package record implements locks for a service that can do no more than conditional writes:
 // it writes a record only if the record has not changed since the client read it. Object stores and
-// many key-value stores can. A driver implements [Store], and [Locks] is the rest.
+// many key-value stores can. A driver implements [Store] and embeds [Locks], and its waiters are those
+// of a [Queue]. It adds Capabilities, Close and an opener: the example is a complete driver.
 //
 // # Protocol
 //
@@ -27,5 +28,6 @@
 // DynamoDB lock clients use the same rule of an unchanged version; leader election of Kubernetes
 // uses it for its leases.
 //
-// Costs: an acquire reads and writes, a renewal and a release write. A waiter reads.
+// Costs: an acquire reads and writes, a renewal and a release write. They also read if the service
+// does not return the version that it wrote. A waiter reads.
 package record

@@ -6,7 +6,9 @@ import (
 )
 
 // Exchanges counts the exchanges with a service that are under way, for a driver whose Close waits
-// for them. Its zero value is ready. It may be used by any number of goroutines at once.
+// for them. A client library that takes no context needs that: a method of the driver returns when
+// its context ends, and the exchange goes on until the timeout of the library. The example of the
+// package does so. The zero value is ready. It may be used by any number of goroutines at once.
 type Exchanges struct {
 	mu      sync.Mutex // guards closed, and adding to running
 	closed  bool

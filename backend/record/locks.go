@@ -18,13 +18,15 @@ type Options struct {
 	// the service must not jump by it.
 	Margin time.Duration
 	// Token returns the fencing token of the grant that was written as that version, for
-	// services whose versions are numbers that rise for ever. If it is nil, tokens are counted in the
-	// record, and begin with the microseconds of the Unix epoch where there is no record.
+	// services whose versions are numbers that rise for ever. Write must return the version then. If
+	// Token is nil, tokens are counted in the record, and begin with the microseconds of the Unix
+	// epoch, by the clock of the client, where there is no record.
 	Token func(version string) uint64
 }
 
-// Locks are the locks of a Store. They implement most of backend.Backend, and
-// backend.Inspector and backend.Breaker. All methods may be called by any number of goroutines.
+// Locks are the locks of a Store. They implement backend.Backend but for Capabilities and Close, and
+// backend.Inspector and backend.Breaker. They never call Request.OnLost: a holder learns of a break by
+// its next renewal. All methods may be called by any number of goroutines.
 type Locks struct {
 	store Store
 	opt   Options

@@ -14,16 +14,18 @@ import (
 var ErrChanged = errors.New("the record has another version")
 
 // Store is the service. Its methods must be safe for concurrent use and return soon after
-// their context ends, with its error beside others.
+// their context ends, with its error beside others. A key is Request.Key: the Store escapes it.
 type Store interface {
 	// Read returns the record of a key. It must not return an older version than that of a
-	// write that was answered before.
+	// write that was answered before, as a replica may. Do not mark its errors by
+	// backend.Uncertain: a failed read leaves nothing behind.
 	Read(ctx context.Context, key string) (Item, error)
 	// Write writes the record if its version is the given one; the version "" means that there
 	// is no record. It returns the new version, or "" if the service does not return it, and
 	// ErrChanged if the write was certainly refused. Another error means that the
 	// outcome is unknown, unless it is marked by backend.NotExecuted. The service may remove the
-	// record when it has not been written for ttl and [Options.Margin].
+	// record when it has not been written for ttl and [Options.Margin], and not earlier. ttl is zero
+	// if the record is free: the record still has the token, and still refuses late requests.
 	Write(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error)
 }
 
@@ -34,7 +36,8 @@ type Item struct {
 	// Version changes with each write. It is "" if there is no record.
 	Version string
 	// Idle is for how long the record was not written, by the clock of the service; zero if
-	// the service does not say it.
+	// the service does not say it. If the service does not remove records either, a client that only
+	// tries, and has not watched the record for its TTL, never gets the lock of a dead holder.
 	Idle time.Duration
 }
 

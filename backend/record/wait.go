@@ -25,10 +25,12 @@ type Queue struct {
 	// Nil: the first waiter only reads the record.
 	Watch func(ctx context.Context, key string) (changes <-chan Item, stop func(), err error)
 	// Poll is the average interval at which the first waiter reads the record, whether it
-	// has changed or not.
+	// has changed or not. It must be positive: about 200 ms for a service that answers in a
+	// millisecond, 1 s if requests cost money, and 10 s with a Watch.
 	Poll time.Duration
 	// FastPoll is the first of these intervals after a change of the holder. The others double up
-	// to Poll, so that short holds cost less time and long ones fewer requests. Zero: Poll.
+	// to Poll, so that short holds cost less time and long ones fewer requests. It is a few round
+	// trips. Zero: Poll.
 	FastPoll time.Duration
 
 	mu    sync.Mutex // guards turns
