@@ -112,11 +112,7 @@ func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 	if prefix := u.Params.String("prefix", ""); prefix != "" {
 		opts = append(opts, WithPrefix(prefix))
 	}
-	if u.Params.String("retention", "") == "0" {
-		opts = append(opts, WithRetention(0))
-	} else {
-		opts = append(opts, WithRetention(u.Params.Duration("retention", backend.DefaultRetention)))
-	}
+	opts = append(opts, WithRetention(u.Params.Retention()))
 	mode := u.Params.String("mode", "")
 	if u.Params.Enum("allow", "", "fuse") != "" {
 		opts = append(opts, WithFUSE())

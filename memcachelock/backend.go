@@ -72,14 +72,15 @@ func (b *Backend) probe(ctx context.Context) error {
 // Capabilities returns what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Name:    "memcached",
-		Scope:   backend.ScopeNetwork,
-		Loss:    backend.LossTTL,
-		Order:   backend.Unordered,
-		Wake:    backend.WakePoll,
-		Fencing: backend.FencingMemory,
-		MinTTL:  10 * time.Millisecond,
-		MaxTTL:  maxTTL,
+		Name:     "memcached",
+		Scope:    backend.ScopeNetwork,
+		Loss:     backend.LossTTL,
+		Order:    backend.Unordered,
+		Wake:     backend.WakePoll,
+		Fencing:  backend.FencingMemory,
+		MinTTL:   10 * time.Millisecond,
+		Lateness: record.Lateness,
+		MaxTTL:   maxTTL,
 		Caveats: []string{
 			"A restart, flush_all or an eviction of a server removes locks: two clients hold one until the next renewal of the first. Memory must suffice (--disable-evictions makes a full server refuse instead).",
 			"Tokens begin with the clock of a client when a server does not know a lock, or has not for the margin: they rise over that if clocks of clients differ by less than the time since then.",

@@ -65,7 +65,7 @@ func parse(u *backend.URL) (settings, error) {
 	s.pool = p.Int("pool_size", DefaultPool, 1, 100000)
 	s.dial = p.Duration("dial_timeout", 3*time.Second)
 	s.timeout = p.Duration("timeout", s.timeout)
-	s.retention = p.Duration("retention", s.retention)
+	s.retention = p.Retention()
 	s.notifyConns = p.Int("notify_conns", DefaultNotifyConns, 1, maxNotifyConns)
 	if p.Enum("notify", "auto", "auto", "off") == "off" {
 		s.notifyConns = 0

@@ -80,14 +80,15 @@ func revision(version string) uint64 {
 // Capabilities returns what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	c := backend.Capabilities{
-		Name:    "nats",
-		Scope:   backend.ScopeNetwork,
-		Loss:    backend.LossTTL,
-		Order:   backend.Unordered,
-		Wake:    backend.WakePush,
-		Fencing: backend.FencingRestart,
-		MinTTL:  10 * time.Millisecond,
-		MaxTTL:  b.config.MaxAge - b.config.MaxAge/10,
+		Name:     "nats",
+		Scope:    backend.ScopeNetwork,
+		Loss:     backend.LossTTL,
+		Order:    backend.Unordered,
+		Wake:     backend.WakePush,
+		Fencing:  backend.FencingRestart,
+		MinTTL:   10 * time.Millisecond,
+		Lateness: record.Lateness,
+		MaxTTL:   b.config.MaxAge - b.config.MaxAge/10,
 		Caveats: []string{
 			"Servers write to the disk every two minutes (sync_interval): a power failure of the machine of a single server, or of a majority, may lose locks and repeat tokens.",
 			"A client takes the lock of a holder that died when it has watched it for a TTL. A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin).",

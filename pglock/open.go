@@ -55,7 +55,7 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	listen := p.String("listen", "true")
 	o.always = p.Bool("listen_always", false)
 	o.timeout = p.Duration("timeout", o.timeout)
-	o.retention = p.Duration("retention", o.retention)
+	o.retention = p.Retention()
 	dialTimeout := p.Duration("dial_timeout", 3*time.Second)
 	size := p.Int("pool_size", 0, 1, 10000)
 	q := url.Values{}

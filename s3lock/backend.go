@@ -71,13 +71,14 @@ func open(ctx context.Context, client *s3.Client, bucket string, o options) (*Ba
 // Capabilities returns what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
-		Name:    "s3",
-		Scope:   backend.ScopeNetwork,
-		Loss:    backend.LossTTL,
-		Order:   backend.Unordered,
-		Wake:    backend.WakePoll,
-		Fencing: backend.FencingFailover,
-		MinTTL:  time.Second,
+		Name:     "s3",
+		Scope:    backend.ScopeNetwork,
+		Loss:     backend.LossTTL,
+		Order:    backend.Unordered,
+		Wake:     backend.WakePoll,
+		Fencing:  backend.FencingFailover,
+		MinTTL:   time.Second,
+		Lateness: record.Lateness,
 		Caveats: []string{
 			"Requests cost money: a holder writes about 3.3 times in a TTL, and the first waiter of each process reads at every poll interval. docs/backends/s3.md has the sums.",
 			"Exclusion needs a store whose conditional writes are atomic. Opening refuses one that ignores the conditions, and cannot find one that checks them and then writes.",

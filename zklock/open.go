@@ -96,7 +96,7 @@ func parse(u *backend.URL) (*Backend, error) {
 	o.root = strings.TrimRight(u.Path, "/")
 	o.dialTimeout = p.Duration("dial_timeout", o.dialTimeout)
 	o.openTimeout = p.Duration("open_timeout", o.openTimeout)
-	o.retention = p.Duration("retention", o.retention)
+	o.retention = p.Retention()
 	auth := p.Enum("auth", "", "digest")
 	files := tlsurl.Read(p)
 	secure := p.Bool("tls", false)

@@ -11,6 +11,10 @@ import (
 // DefaultMargin is the default of [Options.Margin].
 const DefaultMargin = 10 * time.Minute
 
+// Lateness is what a driver declares as [backend.Capabilities.Lateness] if a request crosses the network: a server that
+// hangs for longer than a TTL may execute what it has received.
+const Lateness = 5 * time.Minute
+
 // Options configures [Locks].
 type Options struct {
 	// Margin is for how long beyond its TTL a record must be unchanged by the clock of the service,

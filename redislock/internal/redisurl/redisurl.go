@@ -63,9 +63,7 @@ func Parse(u *backend.URL) (Settings, error) {
 		s.Replicas = p.Int("wait_replicas", 0, 0, MaxReplicas)
 		s.ReplicaTimeout = p.Duration("wait_timeout", time.Second)
 	}
-	if p.String("retention", "") != "0" {
-		s.Retention = p.Duration("retention", backend.DefaultRetention)
-	}
+	s.Retention = p.Retention()
 	s.AllowEviction = p.Enum("eviction", "refuse", "refuse", "accept") == "accept"
 	files := tlsurl.Read(p)
 	secure := u.Scheme == "rediss"
