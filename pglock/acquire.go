@@ -17,6 +17,8 @@ const (
 	held      = 0
 	granted   = 1
 	again     = 2 // to be sent again with the row locked
+	asked     = 5 // held, and the process is asked whether it is alive
+	overdue   = 6 // held, and the process of the first waiter has not answered that in time
 )
 
 // reply is the reply to a request to acquire.
@@ -29,6 +31,7 @@ type reply struct {
 	entered    bool   // the queue, by this request
 	slots      []int
 	next       time.Duration // until a lease of the shared holders may end
+	check      time.Duration // until the first waiter is asked again whether it is alive; negative: the holder is exclusive
 }
 
 // TryAcquire makes one attempt in one round trip, or two if the lease of a dead holder with
@@ -72,7 +75,6 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 // whether the attempt is to wait in the queue. If err is nil the status of the reply is granted
 // or held.
 func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retryFor time.Duration) (r reply, err error) {
-	b := a.b
 	leave, err := a.enter(ctx)
 	if err != nil {
 		return r, backend.NotExecuted(err)
@@ -82,8 +84,19 @@ func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retr
 	defer cancel()
 	a.beginRequest()
 	if !a.req.Share.Exclusive() {
-		return a.askShare(ctx, queue, retryFor)
+		r, err = a.askShare(ctx, queue, retryFor)
+	} else {
+		r, err = a.askExclusive(ctx, queue, retryFor)
 	}
+	if err == nil && r.status == asked {
+		r.status = held
+		_, err = a.answer(ctx)
+	}
+	return r, err
+}
+
+func (a *attempt) askExclusive(ctx context.Context, queue bool, retryFor time.Duration) (r reply, err error) {
+	b := a.b
 	scan := func(row pgx.CollectableRow) (none struct{}, err error) {
 		var owner, metadata string
 		var left, token int64
@@ -105,13 +118,13 @@ func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retr
 		case r.status != again:
 			return r, nil
 		}
-		calls = []call{do(b.sql.ensure, a.key), a.pass(), acquire(true)}
+		calls = []call{do(b.sql.ensure, a.key), a.pass("pass"), acquire(true)}
 	}
 }
 
-// pass returns the statement that passes on what has expired.
-func (a *attempt) pass() call {
-	calls := a.b.endCalls(ending{key: a.key, owner: a.req.Owner, kind: "pass", shares: a.shares})
+// pass returns the statement that ends, for the waiters, what kind says.
+func (a *attempt) pass(kind string) call {
+	calls := a.b.endCalls(ending{key: a.key, owner: a.req.Owner, kind: kind, shares: a.shares})
 	return calls[len(calls)-1]
 }
 

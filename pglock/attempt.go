@@ -35,13 +35,14 @@ type attempt struct {
 	pushed     chan push // capacity 1: a grant that was pushed
 
 	// The rest is guarded by b.mu.
-	state    attemptState
-	doubted  bool   // accept has returned false
-	ended    bool   // Release was called
-	checking bool   // checkLoss runs
-	ahead    string // hash of the secret of the attempt ahead in the queue, or of the holder; "" after a proven push
-	dropped  bool   // the server may have dropped it from the queue: it asks
-	pushSeen bool   // a grant was pushed since the last request was sent
+	state     attemptState
+	doubted   bool   // accept has returned false
+	ended     bool   // Release was called
+	checking  bool   // checkLoss runs
+	answering bool   // answerNow runs
+	ahead     string // hash of the secret of the attempt ahead in the queue, or of the holder; "" after a proven push
+	dropped   bool   // the server may have dropped it from the queue: it asks
+	pushSeen  bool   // a grant was pushed since the last request was sent
 }
 
 func (b *Backend) newAttempt(req backend.Request, state attemptState) *attempt {
@@ -93,6 +94,9 @@ func (a *attempt) accept(next time.Duration) bool {
 		return false
 	}
 	a.state = holding
+	if a.line.check = (time.Time{}); !a.req.Share.Exclusive() {
+		a.line.check = time.Now().Add(provisionalTTL)
+	}
 	a.line.pollIn(next)
 	if doubtful {
 		go a.checkLoss()

@@ -64,7 +64,7 @@ func (b *Backend) endCalls(e ending) []call {
 func (b *Backend) endAll(ctx context.Context, retryFor time.Duration, calls []call) ([]endedGrant, error) {
 	all, _, err := query(ctx, b, retryFor, func(r pgx.CollectableRow) (e endedGrant, err error) {
 		var holder, next, second string
-		err = r.Scan(&e.asked, &holder, &e.handedOver, &next, &second, &e.again, nil, nil, nil, nil, nil)
+		err = r.Scan(&e.asked, &holder, &e.handedOver, &next, &second, &e.again, nil, nil, nil, nil, nil, nil, nil)
 		if h, ok := holderOf(holder); ok {
 			e.holder = &h
 		}

@@ -22,6 +22,7 @@ type line struct {
 	users    int           // attempts
 	waiters  []*attempt    // in the queue of the server, in its order
 	next     time.Time     // of the poll: when the lease of the holder ends
+	check    time.Time     // of the poll of a share, beside shared holders: whether the first waiter is alive; zero: none
 	latest   time.Time     // limits what a notification may set
 	asOf     int64         // server time of the reply or notification that set next
 	polling  bool          // there are no notifications
@@ -74,8 +75,23 @@ func (l *line) remove(a *attempt) {
 
 // arm sets the timer of the first waiter.
 func (l *line) arm() {
-	if len(l.waiters) > 0 {
-		l.waiters[0].timer.Reset(max(0, time.Until(l.next)))
+	if len(l.waiters) == 0 {
+		return
+	}
+	first, next := l.waiters[0], l.next
+	if !first.req.Share.Exclusive() && !l.check.IsZero() && l.check.Before(next) {
+		next = l.check
+	}
+	first.timer.Reset(max(0, time.Until(next)))
+}
+
+// checkIn sets the time of the next check after a reply to a share. A share that enters does not delay it.
+func (l *line) checkIn(r reply) {
+	switch at := time.Now().Add(r.check + slack()); {
+	case r.check < 0:
+		l.check = time.Time{}
+	case !r.entered || l.check.IsZero() || at.Before(l.check):
+		l.check = at
 	}
 }
 
@@ -120,6 +136,9 @@ func (a *attempt) schedule(r reply) {
 	if polling || l.again || r.serverTime >= l.asOf { // else a newer notification has set it
 		l.asOf = max(l.asOf, r.serverTime)
 		l.next = time.Now().Add(next)
+	}
+	if !a.req.Share.Exclusive() {
+		l.checkIn(r)
 	}
 	l.arm()
 	if a != l.waiters[0] && a.unanswered {

@@ -30,6 +30,7 @@ type push struct {
 //	s time name secret [owner token expiry]...   shares granted, with provisional TTLs; the secret may be "-"
 //	h owner time left                      first in the queue; what remains of the lease at that time
 //	l owner                                lost: broken by another client
+//	a owner                                first in the queue, and in the way of others: answer that the process is alive
 //
 // with times in µs on the server's clock, and the name as hex digits. Only a release sends
 // a secret. Any role that may connect to the database can send notifications, so each is a
@@ -74,6 +75,8 @@ func (b *Backend) handle(f []string, received time.Time) {
 		a.leaseChanged(number(f[2]), micros64(number(f[3])))
 	case f[0] == "l" && state == holding:
 		go a.checkLoss()
+	case f[0] == "a" && waits:
+		go a.answerNow()
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 const DefaultTable = "interlock"
 
 const (
-	provisionalTTL = 3 * time.Second // the longest TTL of a pushed grant; also in end.sql
+	provisionalTTL = 3 * time.Second // the longest TTL of a pushed grant; also in end.sql; and time to answer, in {ask}
 	tombstoneTTL   = 5 * time.Minute // also in {tombstone ttl}; data of a dead connection arrives earlier
 	channelPrefix  = "interlock_"    // of the channel of a process
 	schemaVersion  = "interlock lock table, schema 4"
@@ -55,6 +55,9 @@ var fragments = strings.NewReplacer(
 	"{dead}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
 	"{doomed}", "(left(process, 16) IN (SELECT process FROM doomed) OR EXISTS (SELECT FROM doomed WHERE process = '*'))",
 	// To a waiter: owner, time of the server, remaining lease.
+	// Asks a waiter whether its process is alive; and the notification of that.
+	"{ask}", "unclaimed = 1, expires = {now} + interval '3 seconds'",
+	"{notify asked}", "pg_notify('{channel}' || left(process, 16), 'a ' || waiter)::text",
 	"{notify second}", `pg_notify('{channel}' || left(second.process, 16), concat_ws(' ', 'h', second.waiter, {us}, {micros changed.expires - {now}}))`,
 )
 
@@ -73,7 +76,7 @@ type statements struct {
 	schema, columns, probe, lock, ensure, acquire, end, leave string
 	renew, renewMany, inspect, guard, turn, sweep             string
 	// of shares
-	endAny, share, peek, renewShare, renewShares, keepShare, downgrade string
+	endAny, share, peek, answer, renewShare, renewShares, keepShare, downgrade string
 }
 
 func newStatements(table string) (statements, error) {
@@ -92,7 +95,7 @@ func newStatements(table string) (statements, error) {
 		table: quoted, schema: load("schema"), columns: load("columns"), probe: load("probe"), lock: load("lock"), ensure: load("ensure"),
 		acquire: load("acquire"), end: load("end"), leave: load("leave"), renew: load("renew"), renewMany: load("renew_many"),
 		inspect: load("inspect"), guard: load("guard"), turn: load("turn"), sweep: load("sweep"),
-		endAny: load("end_any"), share: load("share"), peek: load("peek"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
+		endAny: load("end_any"), share: load("share"), peek: load("peek"), answer: load("answer"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
 		keepShare: load("keep_share"), downgrade: load("downgrade"),
 	}, nil
 }

@@ -1,6 +1,9 @@
 package main
 
-const pgShares = "TestShares/." // on one server
+const (
+	pgShares = "TestShares/." // on one server
+	pgAlive  = "TestAlive/."  // on one server
+)
 
 var postgresShareSteps = []Step{
 	{"PostgreSQL: a key with shared holders is not granted to a writer", "pglock/statements.go",
@@ -36,4 +39,22 @@ var postgresShareSteps = []Step{
 	{"PostgreSQL: no permits are admitted ahead of a writer", "pglock/sql/end_any.sql",
 		"WHERE NOT stopped AND",
 		"WHERE", "integration/postgres", pgShares},
+	{"PostgreSQL: a process whose first waiter is in the way of shares answers that it is alive", "pglock/sql/answer.sql",
+		"SET unclaimed = 0",
+		"SET unclaimed = 1", "integration/postgres", pgAlive},
+	{"PostgreSQL: a process without notifications answers by its polls", "pglock/acquire.go",
+		"if err == nil && r.status == asked {\n\t\tr.status = held\n\t\t_, err = a.answer(ctx)",
+		"if err == nil && r.status == asked {\n\t\tr.status = held", "integration/postgres", pgAlive},
+	{"PostgreSQL: a process that has answered meanwhile keeps its places", "pglock/sql/end_any.sql",
+		") first WHERE unclaimed > 0 AND expires <= {now}",
+		") first WHERE expires <= {now}", "integration/postgres", pgAlive},
+	{"PostgreSQL: a process that was asked has its time to answer", "pglock/sql/end_any.sql",
+		") first WHERE unclaimed > 0 AND expires <= {now}",
+		") first WHERE unclaimed > 0", "integration/postgres", pgAlive},
+	{"PostgreSQL: no process is asked by a share that does not fit", "pglock/sql/peek.sql",
+		"AND (l.capacity = 0 OR l.weight + mine.weight <= l.capacity) ",
+		"", "integration/postgres", pgAlive},
+	{"PostgreSQL: a process that was removed and is alive enters its waiters again", "pglock/answer.go",
+		"(err != nil || !waits) &&",
+		"err != nil && waits &&", "integration/postgres", pgAlive},
 }

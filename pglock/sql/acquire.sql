@@ -3,7 +3,7 @@
 -- The request is exclusive: for shares see share.sql. If shared holders have the key, owner is one of them, as text.
 -- The snapshot answers a request that changes nothing, without a row lock and without a disk write.
 WITH snapshot AS (
-	SELECT l.token, {holder}, l.metadata, l.expires, l.capacity, coalesce((
+	SELECT l.token, {holder}, l.metadata, l.expires, l.capacity, coalesce(w.unclaimed > 0, false) AS asked, coalesce((
 		SELECT right(process, 32) FROM {table} WHERE name = $1 AND place > l.served AND place < w.place ORDER BY place DESC LIMIT 1
 		), right(l.process, 32)) AS ahead
 	FROM {table} l LEFT JOIN {table} w ON w.waiter = $2
@@ -37,7 +37,7 @@ SELECT CASE WHEN owner = $2 THEN 1 ELSE 0 END, {us}, {micros expires - {now}}, t
 	coalesce(right(tail, 32), ''), EXISTS (SELECT FROM entered), {commit owner <> $2 AND NOT $7}, capacity IS NOT NULL
 FROM changed l
 UNION ALL
-SELECT 0, {us}, {micros expires - {now}}, token, holder, coalesce(metadata, ''), ahead, false, NULL, capacity IS NOT NULL FROM snapshot
+SELECT CASE WHEN asked THEN 5 ELSE 0 END, {us}, {micros expires - {now}}, token, holder, coalesce(metadata, ''), ahead, false, NULL, capacity IS NOT NULL FROM snapshot
 UNION ALL -- refused, or to be sent again in a transaction that locks the row and passes an expired lease on
 SELECT CASE WHEN EXISTS (SELECT FROM {table} WHERE waiter = $2 AND place < 0) THEN -1 ELSE 2 END, {us}, 0, 0, '', '', '', false, NULL,
 	EXISTS (SELECT FROM {table} WHERE name = $1 AND place = 0 AND capacity IS NOT NULL)

@@ -40,8 +40,8 @@ SELECT $2::text, concat_ws(' ', l.owner, l.token, {micros l.expires - {now}}, {m
 	-- To the new holder: owner, token, expiry, remaining lease, name, secret.
 	CASE WHEN changed.owner IS NOT NULL THEN pg_notify('{channel}' || left(changed.process, 16), concat_ws(' ', 'g', changed.owner,
 		changed.token, {micros changed.expires}, {micros changed.expires - {now}}, encode($1, 'hex'), nullif($5, ''))) END::text,
-	NULL, CASE WHEN second.waiter IS NOT NULL THEN {notify second} END::text,
+	NULL, CASE WHEN second.waiter IS NOT NULL THEN {notify second} END::text, NULL, NULL,
 	{commit changed.owner IS NULL AND NOT $6 AND $3 <> 'break'}
 FROM l CROSS JOIN changed LEFT JOIN second ON true
 UNION ALL -- the lock was used with shares: end_any.sql
-SELECT $2::text, '', false, '', '', true, NULL, NULL, NULL, NULL, NULL FROM {table} WHERE name = $1 AND place = 0 AND capacity IS NOT NULL
+SELECT $2::text, '', false, '', '', true, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM {table} WHERE name = $1 AND place = 0 AND capacity IS NOT NULL

@@ -1,5 +1,5 @@
 -- $1 name, $2 owner, $3 what ends: 'release' the grant of $2, 'break' that of $2 or, if $2 is '', all, 'pass' what has
--- expired, for the waiters, 'admit' nothing; $4 process of the grant, '' for any; $5 secret of the grant, by which the next
+-- expired, for the waiters, 'admit' nothing, 'overdue' the waiters of the first waiter's process if that has not answered in time; $4 process of the grant, '' for any; $5 secret of the grant, by which the next
 -- holder trusts its notification, or ''; $6 whether the transaction must be on disk. The transaction has locked the row.
 -- Then the head of the queue is granted, and those behind it, as long as each fits beside the holders. This is end.sql for
 -- a lock that was used with shares; it is several times the work of a server.
@@ -7,7 +7,7 @@ WITH l AS (
 	SELECT *, weight > 0 AND expires <= {now} AS stale FROM {table} WHERE name = $1 AND place = 0 AND CASE
 		WHEN weight > 0 THEN $3 <> 'pass' OR expires <= {now}
 		WHEN $3 = 'pass' THEN expires <= {now} AND served < last
-		ELSE $3 <> 'admit' AND expires > {now} AND (owner = $2 OR $2 = '') AND ($4 = '' OR left(process, 16) = $4) END
+		ELSE $3 NOT IN ('admit', 'overdue') AND expires > {now} AND (owner = $2 OR $2 = '') AND ($4 = '' OR left(process, 16) = $4) END
 ), mine AS ( -- Of shared holders; with an exclusive one, or if none may have expired, no row is read.
 	DELETE FROM {table} h WHERE h.waiter = (SELECT $2 FROM l WHERE weight > 0 AND $3 IN ('release', 'break')) AND h.name = $1
 		AND h.place < {shared} AND ($4 = '' OR left(h.process, 16) = $4)
@@ -35,10 +35,15 @@ WITH l AS (
 				AND h.place < {shared} AND h.waiter NOT IN (SELECT waiter FROM gone)
 		) s ON true
 	) u
-), doomed AS ( -- waiters of a process that did not claim its grant, and all if the lease ended so long ago that each has died:
+), silent AS ( -- the first waiter, if its process was asked whether it is alive and has not answered in time
+	SELECT * FROM (
+		SELECT * FROM {table} WHERE name = $1 AND place > (SELECT served FROM l WHERE $3 = 'overdue') ORDER BY place LIMIT 1
+	) first WHERE unclaimed > 0 AND expires <= {now}
+), doomed AS ( -- waiters of a process that did not claim its grant, those of a silent one, and all if the lease ended so long ago that each has died:
 	-- a waiter asks when the lease ends, and gives up if the server does not answer for its TTL
 	SELECT left(process, 16) AS process FROM l WHERE weight = 0 AND $3 = 'pass' AND unclaimed > 0
 	UNION ALL SELECT left(process, 16) FROM gone WHERE unclaimed > 0 AND expires <= {now}
+	UNION ALL SELECT left(process, 16) FROM silent
 	UNION ALL SELECT '*' FROM l CROSS JOIN held WHERE $3 = 'pass'
 		AND CASE WHEN l.weight = 0 THEN l.expires WHEN used = 0 THEN (SELECT max(expires) FROM gone) END < {now} - interval '1 hour' - (
 			SELECT ttl FROM {table} WHERE name = $1 AND place > l.served ORDER BY place LIMIT 1) * interval '1 millisecond'
@@ -86,6 +91,14 @@ WITH l AS (
 			SELECT CASE WHEN EXISTS (SELECT FROM asks) THEN l.served ELSE coalesce(handed.last, head.place) END FROM l, head, handed)
 		ORDER BY place LIMIT 16
 	) s ORDER BY left(process, 16) IN (SELECT left(process, 16) FROM next UNION ALL SELECT left(process, 16) FROM granted), place LIMIT 1
+), blocked AS ( -- If shares follow an exclusive holder, those that still wait ask from now on whether the first waiter is alive.
+	SELECT DISTINCT ON (left(process, 16)) * FROM (
+		SELECT * FROM {table} WHERE name = $1 AND NOT {doomed} AND place > (SELECT CASE
+				WHEN handed.last IS NULL THEN CASE $3 WHEN 'admit' THEN l.served END
+				WHEN EXISTS (SELECT FROM asks) THEN l.served ELSE handed.last END
+			FROM l CROSS JOIN handed WHERE $3 = 'admit' OR l.weight = 0)
+		ORDER BY place LIMIT 16
+	) b WHERE weight > 0 AND waiter NOT IN (SELECT t.waiter FROM granted t) ORDER BY left(process, 16), place
 ), changed AS (
 	UPDATE {table} t SET token = CASE WHEN next.waiter IS NULL THEN greatest(t.token, handed.token) ELSE greatest(t.token + 1, {us}) END,
 		owner = CASE WHEN next.waiter IS NOT NULL THEN next.waiter WHEN used > 0 OR handed.last IS NOT NULL THEN 'shared' END,
@@ -114,5 +127,7 @@ SELECT $2::text, coalesce((SELECT {share} FROM ended h CROSS JOIN l ORDER BY h.t
 		) g GROUP BY process, (i - 1) / 64
 	) m),
 	CASE WHEN second.waiter IS NOT NULL THEN {notify second} END::text,
+	(SELECT count(pg_notify('{channel}' || left(process, 16), concat_ws(' ', 'h', waiter, {us}, 3000000))::text) FROM blocked),
+	(SELECT {notify asked} FROM silent), -- If it lives, it enters its waiters again.
 	{commit NOT changed.passed AND NOT $6 AND $3 <> 'break'}
 FROM changed LEFT JOIN second ON true

@@ -8,12 +8,13 @@ CREATE TABLE IF NOT EXISTS {table} (
 	metadata text,          -- of the holder or waiter
 	granted timestamptz,    -- when the holder or waiter came, or the lock was freed
 	expires timestamptz,    -- from then on the lock is free, even if owner is set, or the tombstone is void; if the lock is
-	                        -- shared, no holder expires before that
+	                        -- shared, no holder expires before that; of a waiter: when its answer is due, or was
 	ttl bigint,             -- ms, of the waiter
 	weight int NOT NULL DEFAULT 0,  -- share of the holder or waiter, 0: exclusive; of the lock: that of all shared holders
 	slots int[],                    -- permits that the shared holder has
 	token bigint,                        -- of the shared holder; of the lock: of its last grant
-	unclaimed int NOT NULL DEFAULT 0,    -- how many grants in a row were handed over and then not renewed
+	unclaimed int NOT NULL DEFAULT 0,    -- how many grants in a row were handed over and then not renewed; of a waiter: 1 if
+	                                     -- its process was asked whether it is alive, and has not answered
 	-- The rest is of locks.
 	capacity int,                        -- of all shared holders and waiters, or of the last ones; 0: readers; null: none ever
 	served bigint NOT NULL DEFAULT 0,    -- place of the last waiter that was served; no waiter has one below

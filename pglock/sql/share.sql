@@ -6,7 +6,7 @@ WITH l AS (
 ), mine AS (
 	SELECT * FROM {table} WHERE waiter = $2
 ), ahead AS (
-	SELECT FROM {table} WHERE name = $1 AND place > (SELECT served FROM l) LIMIT 1
+	SELECT place FROM {table} WHERE name = $1 AND place > (SELECT served FROM l) ORDER BY place LIMIT 1
 ), verdict AS (
 	SELECT CASE
 		WHEN mine.place BETWEEN {shared} AND -1 THEN -1 -- abandoned
@@ -32,6 +32,10 @@ WITH l AS (
 	INSERT INTO {table} (name, place, waiter, process, metadata, granted, ttl, weight)
 	SELECT $1, last + 1, $2, $3, $4, {now}, ($5::bigint + 999) / 1000, $7 FROM l CROSS JOIN verdict WHERE v = 4
 	RETURNING true
+), asked AS ( -- as in peek.sql, and also if it has answered before: it may have died since
+	UPDATE {table} t SET {ask} FROM ahead, verdict, l WHERE v = 4 AND t.name = $1 AND t.place = ahead.place AND t.unclaimed = 0
+		AND l.weight > 0 AND ($8 = 0 OR l.weight + $7 <= $8) AND left(t.process, 16) <> left($3, 16)
+	RETURNING t.waiter, t.process
 ), changed AS (
 	UPDATE {table} t SET capacity = $8,
 		token = CASE v WHEN 1 THEN granted.token ELSE t.token END,
@@ -55,5 +59,6 @@ WITH l AS (
 SELECT CASE v WHEN 3 THEN 1 WHEN 4 THEN 0 ELSE v END, {us}, coalesce({micros coalesce(g.expires, l.expires) - {now}}, 0), coalesce(g.token, l.token),
 	coalesce(g.waiter, l.holder, ''), coalesce(l.metadata, ''), coalesce(CASE v WHEN 4 THEN right(changed.tail, 32) END, ''),
 	EXISTS (SELECT FROM entered), coalesce(array_to_string(g.slots, ','), ''), coalesce(l.capacity, 0),
-	coalesce({micros coalesce(changed.expires, l.expires) - {now}}, 0), {commit v = 4 AND NOT $9}
+	coalesce({micros coalesce(changed.expires, l.expires) - {now}}, 0), CASE WHEN l.weight > 0 THEN 3000000 ELSE -1 END,
+	(SELECT {notify asked} FROM asked), {commit v = 4 AND NOT $9}
 FROM verdict CROSS JOIN (SELECT *, {holder} FROM l) l LEFT JOIN changed ON true LEFT JOIN (SELECT * FROM granted UNION ALL SELECT * FROM extended) g ON true
