@@ -50,7 +50,7 @@ func (a *attempt) startDeadline(s rowState) rowState {
 	return s
 }
 
-// leads reports whether the first waiter of this process has that place.
+// leads reports whether the first known waiter of this process has that place.
 func (l *line) leads(place int64) bool {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
