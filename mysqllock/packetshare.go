@@ -10,9 +10,10 @@ import (
 // The packets of this file are those of packet.go for locks that readers or permits hold or wait for
 // (the column "shares" of the row of the lock is set), and also correct for all other locks. Each
 // locks the row of the lock first. At READ COMMITTED its other reads see the queue as the transaction
-// before has left it, and it locks no gaps. Only renewals change rows without that lock, and of shared
-// holders only: so a transaction deletes such a row only if it finds it expired after it has locked
-// it, and then goes by the rows that are left.
+// before has left it, and it locks no gaps. Without that lock renewals change
+// rows of shared holders: so a transaction deletes such a row only if it finds it expired after it has
+// locked it, and then goes by the rows that are left. Deadlines of waiters are changed without it, too
+// (deadline.go).
 //
 // Invariant after each transaction: the first waiter does not fit beside the holders that have a row.
 // So a request needs to consider itself only, and the packet that removes a holder or a waiter admits those who
