@@ -188,7 +188,7 @@ func (s *stage) stopped() (b backend.Backend, stop, goOn func()) {
 	return b, p.Stall, func() { s.no(p.Heal()) }
 }
 
-// firstByRemoval: a writer behind one that is stopped is told when that has been removed.
+// firstByRemoval: a writer behind one that is stopped wakes when that has been removed.
 func firstByRemoval(s *stage) {
 	dead, stop, goOn := s.stopped()
 	reader, writer := s.tryShare(1, 0), s.request()
