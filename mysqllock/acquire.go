@@ -81,15 +81,18 @@ func (a *attempt) sendEnter(ctx context.Context, join bool) (rowState, error) {
 	return s, err
 }
 
-// sendShare is sendEnter for a share. If it is refused because of a holder that has expired, sendShare
-// ends that and sends the request again.
+// sendShare is sendEnter for a share. If it is refused because of a holder that has expired, or of a first
+// waiter whose deadline has passed, sendShare ends that and sends the request again.
 func (a *attempt) sendShare(ctx context.Context, v values, join, scan bool) (rowState, error) {
 	send := func() (rowState, error) {
 		return a.request(ctx, func(getName bool) packet { return a.b.enterSharesPacket(v, join, scan, getName) })
 	}
 	s, err := send()
+	if err == nil {
+		s = a.startDeadline(s)
+	}
 	refused := err != nil && s.present.Weight > 0 || err == nil && !join && !s.heldBy(a.req.Owner)
-	if !refused || s.held() {
+	if !refused || s.held() && (join || !s.overdue()) {
 		return s, err
 	}
 	if _, failed := a.b.pass(ctx, v, true); failed != nil {
@@ -116,7 +119,6 @@ func (a *attempt) request(ctx context.Context, build func(getName bool) packet) 
 	case s.present.Weight > 0:
 		err = backend.NotExecuted(backend.CapacityError(a.req.Share, s.present))
 	}
-	a.b.killProcesses(s.doomed)
 	if s.more {
 		_, _ = a.b.pass(ctx, values{req: backend.Request{Key: a.req.Key}}, true)
 	}

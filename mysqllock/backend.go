@@ -131,7 +131,7 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 			"With asynchronous or semi-synchronous replication a failover may lose the last grants. Two clients may then hold a lock until the first lease ends; only a check of the token at the resource, or Guard, stops the first.",
 			"Tokens rise over a restart, a failover and the loss of the table if the clock of the new server is not behind the time of the last grant.",
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
-			fmt.Sprintf("The waiters of a process that ended or was stopped delay those behind them by at most %v together, when the turn of the first one comes.", provisionalTTL),
+			fmt.Sprintf("The waiters of a process that ended or was stopped delay those behind them by at most %v together, when the turn of the first one comes; beside readers or permits that stay, a share that comes later by at most %[1]v, and one that waits by twice that.", provisionalTTL),
 			fmt.Sprintf("A request is no longer refused if the network delivers it more than %v after its attempt was abandoned.", tombstoneFor),
 			"The holder of a broken lock learns of it at its next renewal.",
 			"All clients must use the same server or group of servers: writes to several primaries at once (Galera, multi-primary group replication) exclude each other only by failing at commit. A proxy must send reads, too, to the primary: on a replica a waiter reads a row that lags, by another clock.",

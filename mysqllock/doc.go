@@ -41,7 +41,9 @@
 //
 // A reader and a holder of permits have a row each, which their renewals change. The row of the lock
 // then says that the lock is shared. The packet that ends one of them, or an exclusive lease, admits
-// the waiters that fit, in order. These packets run at READ COMMITTED. They need MySQL 8.0 or MariaDB
+// the waiters that fit, in order. A waiter that does not fit stops the shares behind it, so a share that
+// waits sets a deadline of 3 s in the row of the first waiter, whose process clears it. If it does not,
+// all waiters of that process are removed. These packets run at READ COMMITTED. They need MySQL 8.0 or MariaDB
 // 10.6, and no binary log of statements; elsewhere the driver declares neither.
 //
 // # Wake-up

@@ -147,7 +147,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 	}
 	v := values{req: g.req, share: sharePlace(g.token)}
 	g.setMode(either)
-	var held, handedOver bool
+	var held, handedOver, waiters bool
 	var present string
 	_, err := run(ctx, g.b, g.b.poolConn, func(ctx context.Context, c *sql.Conn) (none struct{}, err error) {
 		rows, err := g.b.query(ctx, c, g.b.downgradePacket(v))
@@ -156,7 +156,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 		}
 		defer rows.Close()
 		if rows.Next() {
-			err = rows.Scan(&held, &present, &handedOver)
+			err = rows.Scan(&held, &present, &handedOver, &waiters)
 		}
 		return none, mark(errors.Join(err, rows.Err()), true)
 	})
@@ -165,8 +165,10 @@ func (g *grant) Downgrade(ctx context.Context) error {
 		return err
 	case held:
 		g.setMode(shared)
-		if handedOver {
+		if waiters { // they wait beside a shared holder now, see deadline.go
 			g.b.notifier.pulseName(g.req.Owner)
+		}
+		if handedOver {
 			g.b.watchHandOver(g.req.Key)
 			g.b.lookAgain(g.req.Key)
 		}

@@ -89,16 +89,19 @@ func (b *Backend) leave(ctx context.Context, v values, bury, shares bool) (bool,
 	return l.held, err
 }
 
-// pass ends the leases of a key that have expired, and grants it to the next waiters. The state that
-// it returns is for the attempt of v.
+// pass ends the leases of a key that have expired, removes the waiters of processes that are dead or
+// stopped, and grants the key to the next waiters. The state that it returns is for the attempt of v.
 func (b *Backend) pass(ctx context.Context, v values, shares bool) (s rowState, err error) {
 	if !shares && v.req.Share.Exclusive() {
 		if s, err = b.overPool(ctx, b.passPacket(v)); err != nil || !s.shares {
+			b.killProcesses(s.doomed)
 			return s, err
 		}
 	}
 	for {
-		if s, err = b.overPool(ctx, b.passSharesPacket(v)); err != nil || !s.more {
+		s, err = b.overPool(ctx, b.passSharesPacket(v))
+		b.killProcesses(s.doomed)
+		if err != nil || !s.more {
 			return s, err
 		}
 	}
@@ -164,7 +167,6 @@ func (b *Backend) watchHandOver(key string) {
 			if err != nil || !s.unclaimed {
 				return
 			}
-			b.killProcesses(s.doomed)
 			b.mu.Lock()
 			b.handedOver[key] = time.Now().Add(s.left() + watchDelay)
 			b.mu.Unlock()
@@ -185,19 +187,21 @@ func (b *Backend) untilLook(key string) time.Duration {
 	return wait
 }
 
-// killProcesses ends the lock connections of processes that did not claim a grant, so that their
-// named locks are free: they may be stopped. If the server refuses that, waiters read the row when
-// the lease that they know of ends.
+// killProcesses ends, in the background, the lock connections of processes whose waiters were removed, so
+// that their named locks are free: they may be stopped. If the server refuses that, waiters read the row
+// when the lease that they know of ends.
 func (b *Backend) killProcesses(processes string) {
-	if b.notifier == nil {
+	if b.notifier == nil || processes == "" || !b.enter() {
 		return
 	}
-	for process := range strings.SplitSeq(processes, ",") {
-		if process == "" || process == b.process {
-			continue
+	go func() {
+		defer b.wg.Done()
+		for process := range strings.SplitSeq(processes, ",") {
+			for i := range maxLockConns {
+				if process != b.process {
+					b.notifier.kill(b.life, b.notifier.processName(process, i))
+				}
+			}
 		}
-		for i := range maxLockConns {
-			b.notifier.kill(b.life, b.notifier.processName(process, i))
-		}
-	}
+	}()
 }

@@ -10,9 +10,10 @@ import (
 // The packets of this file are those of packet.go for locks that readers or permits hold or wait for
 // (the column "shares" of the row of the lock is set), and also correct for all other locks. Each
 // locks the row of the lock first. At READ COMMITTED its other reads see the queue as the transaction
-// before has left it, and it locks no gaps. Only renewals change rows without that lock, and of shared
-// holders only: so a transaction deletes such a row only if it finds it expired after it has locked
-// it, and then goes by the rows that are left.
+// before has left it, and it locks no gaps. Without that lock renewals change
+// rows of shared holders: so a transaction deletes such a row only if it finds it expired after it has
+// locked it, and then goes by the rows that are left. Deadlines of waiters are changed without it, too
+// (deadline.go).
 //
 // Invariant after each transaction: the first waiter does not fit beside the holders that have a row.
 // So a request needs to consider itself only, and the packet that removes a holder or a waiter admits those who
@@ -67,7 +68,7 @@ func (b *Backend) enterSharesPacket(v values, join, scan, getName bool) packet {
 IF(@interlock_mine=0 AND shares AND capacity<>{capacity},(SELECT CONCAT(c.weight,' ',c.capacity) FROM {table} c WHERE c.name={name} AND c.place>0 AND c.weight>0 ORDER BY c.place LIMIT 1),NULL),
 CASE WHEN @interlock_mine>0 OR owner={me} AND expires>{now} OR %[2]s THEN 0 WHEN served=last AND (expires<={now} OR expires={end} AND %[3]s) THEN %[4]d WHEN %[5]t THEN %[6]d ELSE 0 END
 INTO @interlock_now,@interlock_next,@interlock_token,@interlock_bits,@interlock_doomed,@interlock_present,@interlock_do FROM {table} l WHERE {lock}`, bits, refused, fits, doGrant, join, doEnter),
-		"SET @interlock_do=IF(@interlock_present IS NULL,@interlock_do,0),@interlock_count=0,@interlock_limit=0,@interlock_ask=FALSE",
+		"SET @interlock_do=IF(@interlock_present IS NULL,@interlock_do,0),@interlock_count=0,@interlock_limit=0,@interlock_ask=FALSE,@interlock_overdue=NULL",
 		fmt.Sprintf(`INSERT INTO {table} (name,place,owner,process,metadata,ttl,granted,weight,capacity,expires,token,slots)
 SELECT {name},IF(%[1]s,{shares}+@interlock_token,@interlock_next),{me},{process},{metadata},{ttl},@interlock_now,{weight},{capacity},
 IF(%[1]s,@interlock_now+{ttl},0),IF(%[1]s,@interlock_token,0),IF(%[1]s,%[2]s,'') FROM DUAL WHERE @interlock_do>0`, granting, slots),
@@ -87,9 +88,9 @@ var granting = fmt.Sprintf("@interlock_do=%d", doGrant)
 func lockShares(freed string) string {
 	return fmt.Sprintf(`SELECT {now},IFNULL(MAX(last),0),IFNULL(MAX(IF(owner='' OR expires<={now}%[1]s,served+1,%[2]s)),%[2]s),
 IFNULL(MAX(GREATEST(token+1,{now})),0),IFNULL(MAX(owner<>'' AND owner={me} AND expires>{now}),0),IFNULL(MAX(IF(shares,capacity,0)),0),IFNULL(MAX(IF(expires={end},slots,'')),''),
-MAX(IF(owner<>'' AND expires<={now} AND unclaimed>0,process,NULL)),MAX(IF(owner<>'',expires,NULL)),IFNULL(MAX(unclaimed>=%[3]d),0),0,NULL,NULL,NULL,NULL,%[4]s
+MAX(IF(owner<>'' AND expires<={now} AND unclaimed>0,process,NULL)),MAX(IF(owner<>'',expires,NULL)),IFNULL(MAX(unclaimed>=%[3]d),0),0,NULL,NULL,NULL,NULL,NULL,%[4]s
 INTO @interlock_now,@interlock_last,@interlock_from,@interlock_token,@interlock_me,@interlock_capacity,@interlock_bits,
-@interlock_doomed,@interlock_ended,@interlock_ask,@interlock_mine,@interlock_weight,@interlock_limit,@interlock_present,@interlock_gone,%[5]s
+@interlock_doomed,@interlock_ended,@interlock_ask,@interlock_mine,@interlock_weight,@interlock_limit,@interlock_present,@interlock_gone,@interlock_overdue,%[5]s
 FROM {table} WHERE {lock} FOR UPDATE`, freed, none, maxUnclaimed, noNext, intoNext)
 }
 
@@ -106,8 +107,8 @@ LEFT JOIN {table} h ON h.name={name} AND h.place>{shares} GROUP BY j.n) q`,
 @interlock_all=IFNULL(NOT EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares}) AND
 GREATEST(IFNULL(@interlock_until,0),IFNULL(@interlock_ended,0)) BETWEEN 1 AND @interlock_now-%d-
 (SELECT w.ttl FROM {table} w WHERE w.name={name} AND w.place>=@interlock_from AND w.place<{shares} ORDER BY w.place LIMIT 1),0)`, deadAfter.Microseconds()),
-	"DELETE FROM {table} WHERE name={name} AND place>=@interlock_from AND place<=IF(@interlock_doomed IS NULL AND NOT @interlock_all,0,@interlock_last)" +
-		" AND (@interlock_all OR FIND_IN_SET(process,@interlock_doomed))",
+	"DELETE FROM {table} WHERE name={name} AND place>=@interlock_from AND place<=IF(COALESCE(@interlock_doomed,@interlock_overdue) IS NULL AND NOT @interlock_all,0,@interlock_last)" +
+		" AND (@interlock_all OR FIND_IN_SET(process,CONCAT_WS(',',@interlock_doomed,@interlock_overdue)))",
 }
 
 // admit grants the lock to the waiters that fit. They are those from @interlock_next to @interlock_upto,
@@ -219,11 +220,12 @@ func admitTo(kept bool) packet {
 	return p
 }
 
-// passSharesPacket is passPacket for such locks: it ends the holders that have expired, and admits
-// waiters. After several grants in a row that were not claimed the attempt, which is alive, is first.
+// passSharesPacket is passPacket for such locks: it ends the holders that have expired, removes the waiters of a
+// process that missed its deadline, and admits waiters. After several grants in a row that were not claimed the
+// attempt, which is alive, is first.
 func (b *Backend) passSharesPacket(v values) packet {
 	p := begin(lockShares(""),
-		"SELECT IFNULL(MAX(place),0) INTO @interlock_mine FROM {table} WHERE name={name} AND place={place} AND place>0 AND owner={me}")
+		"SET @interlock_mine="+strings.ReplaceAll(present, "l.name", "{name}")+",@interlock_overdue="+overdueProcess)
 	p = append(p, endShares...)
 	p = append(p, "SET @interlock_ask=@interlock_ask AND @interlock_from<"+none+" AND @interlock_mine>=@interlock_from,"+
 		"@interlock_from=IF(@interlock_ask AND @interlock_from<"+none+" AND @interlock_mine>=@interlock_from,@interlock_mine,@interlock_from)")
@@ -233,8 +235,8 @@ func (b *Backend) passSharesPacket(v values) packet {
 }
 
 // downgradePacket makes an exclusive holder a reader, and admits the readers behind it. Its result is
-// whether the attempt holds the lock as a reader, a share of permits that is waited for, and whether
-// readers were admitted.
+// whether the attempt holds the lock as a reader, a share of permits that is waited for, whether
+// readers were admitted, and whether attempts wait.
 func (b *Backend) downgradePacket(v values) packet {
 	p := begin(lockShares(" OR owner={me}"),
 		"SELECT CONCAT(weight,' ',capacity) INTO @interlock_present FROM {table} WHERE name={name} AND place>=@interlock_from AND place<{shares} AND capacity>0 ORDER BY place LIMIT 1",
@@ -244,7 +246,7 @@ SELECT name,{shares}+token,owner,process,metadata,{ttl},granted,expires,token,1 
 		"UPDATE {table} SET shares=1,capacity=0 WHERE {lock} AND @interlock_do",
 	)
 	p = append(p, admitTo(false)...)
-	p = append(p, "SELECT EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place={share} AND h.owner={me} AND h.expires>{now}),IFNULL(@interlock_present,''),@interlock_count>0")
+	p = append(p, "SELECT EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place={share} AND h.owner={me} AND h.expires>{now}),IFNULL(@interlock_present,''),@interlock_count>0,@interlock_next IS NOT NULL")
 	return b.packet(v, p)
 }
 

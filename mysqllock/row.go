@@ -25,13 +25,16 @@ type rowState struct {
 	unclaimed bool   // the grant was handed over and has not been renewed
 	doomed    string // the processes that did not claim the grant before, with commas
 
-	shares  bool          // readers or permits may hold the lock or wait for it
-	shared  bool          // shared holders hold it
-	holders []rowState    // those of this process and the first; only after Backend.readShares
-	more    bool          // further waiters may fit
-	present backend.Share // the reason to refuse the attempt: it asked for another capacity
-	share   backend.Share // of a shared holder
-	slots   []int         // likewise
+	shares   bool          // readers or permits may hold the lock or wait for it
+	shared   bool          // shared holders hold it
+	last     string        // the last of those, for an exclusive request
+	holders  []rowState    // those of this process and the first; only after Backend.readShares
+	more     bool          // further waiters may fit
+	first    int64         // place of the first waiter beside shared holders, or 0
+	deadline int64         // of that waiter, or 0; see deadline.go
+	present  backend.Share // the reason to refuse the attempt: it asked for another capacity
+	share    backend.Share // of a shared holder
+	slots    []int         // likewise
 }
 
 func (s rowState) left() time.Duration { return time.Duration(s.expires-s.now) * time.Microsecond }

@@ -36,7 +36,7 @@ func (t table) schema() string {
   metadata   VARBINARY(768) NOT NULL DEFAULT '' COMMENT 'likewise',
   ttl        BIGINT NOT NULL DEFAULT 0 COMMENT 'of a waiter, in microseconds',
   granted    BIGINT NOT NULL DEFAULT 0 COMMENT 'when the holder or waiter came, in microseconds since 1970, UTC',
-  expires    BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the lease or of the tombstone, likewise',
+  expires    BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the lease or of the tombstone, or of the deadline of a waiter, likewise',
   token      BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'of the last grant',
   served     BIGINT NOT NULL DEFAULT 0 COMMENT 'place of the last waiter that was served; no waiter has one below',
   last       BIGINT NOT NULL DEFAULT 0 COMMENT 'place of the last waiter that came',

@@ -104,7 +104,9 @@ const selectRow = `SELECT owner,token,expires,metadata,{now},served<last,
 
 const notDoomed = "'' AS doomed"
 
-const ahead = "(SELECT a.owner FROM {table} a WHERE a.name={name} AND a.place>=0 AND a.place<{behind} ORDER BY a.place DESC LIMIT 1)" // or the holder
+// ahead is the exclusive attempt ahead in the queue, or the exclusive holder. When it leaves, the shares behind it are
+// admitted, and a waiter behind those has to know that it waits beside them, see deadline.go.
+const ahead = "(SELECT a.owner FROM {table} a WHERE a.name={name} AND a.place>=0 AND a.place<{behind} AND a.weight=0 ORDER BY a.place DESC LIMIT 1)"
 
 // read returns selectRow. at is an expression for the place of the attempt, and behind the same
 // without a subquery, so that it limits a range.

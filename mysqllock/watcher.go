@@ -16,6 +16,8 @@ type watcher struct {
 
 	last  string // holder and attempt ahead of the last wait
 	tried int    // of these, whose named lock was free
+
+	deadlineEnd time.Time // of the last deadline for the first waiter, see deadline.go
 }
 
 const permitPoll = 50 * time.Millisecond // the longest pause of a waiter for permits, in its first half second
@@ -55,23 +57,28 @@ func (w *watcher) next(first, asked *attempt, s rowState) (rowState, error) {
 		w.polls.max = min(w.polls.max, max(permitPoll, time.Since(first.since)/10))
 	}
 	read := b.readFor(v, s)
-	if first != asked || s.unread() {
-		return w.ask(first, func(ctx context.Context) (rowState, error) { return b.overPool(ctx, packet{read}) })
+	again := func(before ...string) (rowState, error) {
+		return w.ask(first, func(ctx context.Context) (rowState, error) {
+			return b.overPool(ctx, append(b.packet(v, before), read))
+		})
 	}
-	if !s.held() {
+	switch {
+	case first != asked || s.unread():
+		return again()
+	case s.first == first.place && s.deadline > 0:
+		return again(clearDeadline)
+	case !s.held() || first.behind(s) && s.overdue():
 		w.polls.last = 0
-		next, err := w.ask(first, func(ctx context.Context) (rowState, error) { return b.pass(ctx, v, s.shares) })
-		if err == nil {
-			b.killProcesses(next.doomed)
-		}
-		return next, err
+		return w.ask(first, func(ctx context.Context) (rowState, error) { return b.pass(ctx, v, s.shares) })
+	case w.setsDeadline(first, s):
+		return again(s.setDeadline())
 	}
-	ahead := w.ahead(first, s)
+	ahead := w.ahead(s)
 	if current := fmt.Sprint(s.token, ahead); current != w.last {
 		w.last, w.tried, w.polls.last = current, 0, 0
 	}
 	if w.tried < len(ahead) && w.connect() {
-		next, free, err := w.block(read, ahead[w.tried], s)
+		next, free, err := w.block(first, read, ahead[w.tried], s)
 		if free {
 			w.tried++
 		}
@@ -84,7 +91,7 @@ func (w *watcher) next(first, asked *attempt, s rowState) (rowState, error) {
 		w.tried = 0
 	}
 	w.pause(min(w.polls.backoff(), max(time.Until(s.sent.Add(s.left())), 0)+time.Millisecond))
-	return w.ask(first, func(ctx context.Context) (rowState, error) { return b.overPool(ctx, packet{read}) })
+	return again()
 }
 
 // pause ends early if this process has granted the key to waiters.
@@ -97,14 +104,17 @@ func (w *watcher) pause(d time.Duration) {
 }
 
 // ahead returns the attempts on whose named locks the watcher waits in turn: that ahead of first, and
-// the holder. A waiter for a share waits for exclusive attempts only: another share that ends need
-// not be that of those.
-func (w *watcher) ahead(first *attempt, s rowState) (owners []string) {
+// the holder, or the last shared holder. A waiter for a share waits for exclusive attempts only: another
+// share that ends need not be that of those.
+func (w *watcher) ahead(s rowState) (owners []string) {
 	if s.ahead != "" {
 		owners = []string{s.ahead}
 	}
-	holder := s.holder().Owner
-	if holder != "" && holder != s.ahead && (first.req.Share.Exclusive() || !s.shared) {
+	holder := s.owner
+	if s.shared {
+		holder = s.last
+	}
+	if holder != "" && holder != s.ahead {
 		owners = append(owners, holder)
 	}
 	return owners
@@ -166,10 +176,11 @@ func (w *watcher) closeConn(broken bool) {
 
 // block waits until the named lock of owner is free, at most until the lease of s has ended, and
 // reads the row. free reports whether the named lock was free.
-func (w *watcher) block(read, owner string, s rowState) (next rowState, free bool, err error) {
+func (w *watcher) block(first *attempt, read, owner string, s rowState) (next rowState, free bool, err error) {
 	b := w.l.b
 	left := max(time.Until(s.sent.Add(s.left())), 0)
 	limit := min(left+left/64+5*time.Millisecond, maxWait) // a little after a renewal rather than before it
+	limit = w.waitLimit(first, owner, s, limit)
 	ctx, cancel := context.WithTimeout(b.life, limit+b.opt.timeout)
 	defer cancel()
 	b.notifier.waitBegins(w.l, cancel)

@@ -3,6 +3,8 @@ package main
 const (
 	mysqlIn    = "integration/mysql"
 	mysqlTests = "TestSteps/^mariadb-11$/."
+
+	mysqlPlaces = "TestDeadline/^mariadb-11$/^places$/"
 )
 
 var mysqlSteps = []Step{
@@ -115,4 +117,37 @@ var mysqlSteps = []Step{
 	{"MySQL: a batch of which some rows are missing confirms no renewal", "mysqllock/batch.go",
 		"case missing == 0:",
 		"case missing < len(all):", "mysqllock", "TestBatch"},
+	{"MySQL deadline: the process of the first waiter clears it", "mysqllock/deadline.go",
+		"{table} SET expires=0 WHERE",
+		"{table} SET expires=expires WHERE", mysqlIn, mysqlPlaces + "^first_by_a_release$"},
+	{"MySQL deadline: before its end no waiter is removed", "mysqllock/deadline.go",
+		"w.expires BETWEEN 1 AND @interlock_now AND",
+		"w.expires>0 AND", mysqlIn, mysqlPlaces + "^overdue$"},
+	{"MySQL deadline: nor without one", "mysqllock/deadline.go",
+		"w.expires BETWEEN 1 AND @interlock_now AND",
+		"w.expires<=@interlock_now AND", mysqlIn, mysqlPlaces + "^overdue$"},
+	{"MySQL deadline: nor beside an exclusive holder", "mysqllock/deadline.go",
+		" AND @interlock_ended IS NULL",
+		"", mysqlIn, mysqlPlaces + "^exclusive_holder$"},
+	{"MySQL deadline: a process sets none for its own waiters", "mysqllock/deadline.go",
+		" AND process<>{process}",
+		"", mysqlIn, mysqlPlaces + "^own_process$"},
+	{"MySQL deadline: the first waiter reads its row each second", "mysqllock/deadline.go",
+		"return min(limit, deadlineReads)",
+		"return limit", mysqlIn, mysqlPlaces + "^first_by_a_release$"},
+	{"MySQL deadline: a writer wakes when the readers ahead of it are admitted", "mysqllock/statement.go",
+		" AND a.weight=0 ORDER BY",
+		" ORDER BY", mysqlIn, mysqlPlaces + "^first_by_a_release$"},
+	{"MySQL deadline: a writer wakes when the holder downgrades", "mysqllock/grant.go",
+		"if waiters {",
+		"if handedOver {", mysqlIn, mysqlPlaces + "^first_by_a_downgrade$"},
+	{"MySQL deadline: a writer wakes when the stopped one ahead of it is removed", "mysqllock/leave.go",
+		"		b.killProcesses(s.doomed)\n		if err != nil || !s.more {",
+		"		if err != nil || !s.more {", mysqlIn, mysqlPlaces + "^first_by_a_removal$"},
+	{"MySQL deadline: a share wakes when those ahead of a stopped writer are admitted", "mysqllock/rowshare.go",
+		"y.follower>0",
+		"y.follower<0", mysqlIn, mysqlPlaces + "^stopped_before$"},
+	{"MySQL deadline: the waiters of a process that missed it are removed", "mysqllock/packetshare.go",
+		"FIND_IN_SET(process,CONCAT_WS(',',@interlock_doomed,@interlock_overdue))",
+		"FIND_IN_SET(process,@interlock_doomed)", mysqlIn, "TestConformance/^mariadb-11$/./^shared$/48-dead"},
 }

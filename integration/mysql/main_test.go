@@ -3,6 +3,7 @@
 package mysql_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/interlock-go/lock/conformance"
@@ -11,6 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	conformance.WorkerMain() // processes that the suite kills and stops
+	conformance.WorkerMain()           // processes that the suite kills and stops
+	_ = flag.Set("test.parallel", "6") // most of the tests beside the suite wait most of the time
 	provision.Main(m)
 }

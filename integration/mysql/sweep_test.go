@@ -58,6 +58,7 @@ func TestSweep(t *testing.T) {
 
 // TestRetention: names that were used once are gone after the retention, without a call of Sweep.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	s := provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{Args: provision.MySQLUnsynced()})
 	stage := &stage{T: t, s: s, admin: provision.MySQLPool(t, s, nil), b: openRaw(t, s.URL()+"?retention=1m")}
 	stage.fill(0, 5000, 2*time.Minute)
