@@ -54,10 +54,10 @@ var fragments = strings.NewReplacer(
 	"{use indexes}", "set_config('enable_seqscan', 'off', true)",
 	"{dead}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
 	"{doomed}", "(left(process, 16) IN (SELECT process FROM doomed) OR EXISTS (SELECT FROM doomed WHERE process = '*'))",
-	// To a waiter: owner, time of the server, remaining lease.
 	// Asks a waiter whether its process is alive; and the notification of that.
 	"{ask}", "unclaimed = 1, expires = {now} + interval '3 seconds'",
 	"{notify asked}", "pg_notify('{channel}' || left(process, 16), 'a ' || waiter)::text",
+	// To a waiter: owner, time of the server, remaining lease.
 	"{notify second}", `pg_notify('{channel}' || left(second.process, 16), concat_ws(' ', 'h', second.waiter, {us}, {micros changed.expires - {now}}))`,
 )
 
