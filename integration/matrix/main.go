@@ -73,8 +73,11 @@ func save(t table, full, page string) error {
 // collect returns the table of the reports in a folder.
 func collect(dir string) (table, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil || len(files) == 0 {
-		return table{}, fmt.Errorf("no reports in %s: %w", dir, err)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%s has no reports: make test or make test-all writes them", dir)
+	}
+	if err != nil {
+		return table{}, err
 	}
 	var all []*conformance.Report
 	for _, name := range files {
