@@ -3,7 +3,6 @@
 package mysql_test
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/interlock-go/lock/conformance"
@@ -12,7 +11,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	conformance.WorkerMain()           // processes that the suite kills and stops
-	_ = flag.Set("test.parallel", "6") // most of the tests beside the suite wait most of the time
+	conformance.WorkerMain() // processes that the suite kills and stops
 	provision.Main(m)
 }
