@@ -28,7 +28,7 @@ var menus = map[string][]group{
 		}},
 	},
 	"zh": {
-		{"开始", []string{"README.zh-CN.md", "docs/zh/choosing.md", "docs/zh/operations.md"}},
+		{"开始", []string{"README.zh-CN.md", "docs/zh/choosing.md", "docs/zh/sharing.md", "docs/zh/operations.md"}},
 		{"后端", backends("docs/zh")},
 	},
 }
