@@ -156,6 +156,7 @@ const (
 	fine flaw = iota
 	tokenFell
 	notAdmitted
+	endedEarly // model 3
 )
 
 // Start implements Machine.
