@@ -66,7 +66,7 @@ const (
 type RedisState struct {
 	held  [maxAttempts]lease // of each attempt
 	token int8
-	queue [maxAttempts]int8
+	queue queue
 	tombs uint8
 	late  [maxAttempts]request // requests whose reply no client awaits, by attempt
 	push  [maxAttempts]push    // notifications of grants in flight, by attempt
@@ -156,6 +156,7 @@ const (
 	fine flaw = iota
 	tokenFell
 	notAdmitted
+	endedEarly // model 3
 )
 
 // Start implements Machine.

@@ -118,10 +118,10 @@ func (m Redis) clientSteps(s RedisState, i int8, to func(Kind, Step, RedisState)
 			m.abandonAttempt(s, i)
 		})
 	}
-	if c.phase == waiting && s.waits(id) && s.faults > 0 {
+	if c.phase == waiting && s.queue.has(id) && s.faults > 0 {
 		step(Fault, "does not answer in time and loses its place", func(s *RedisState, _ *client) {
 			s.faults--
-			s.dequeue(id)
+			s.queue.remove(id)
 			m.admit(s, 0)
 		})
 	}

@@ -19,7 +19,7 @@ func (m Redis) serve(s *RedisState, id int8, r request) (answer, reply) {
 		return yes, reply{left: l.left}
 	case release:
 		if m.ReleaseDequeues && r&entombing != 0 {
-			s.dequeue(id)
+			s.queue.remove(id)
 		}
 		if s.held[id-1].left == 0 && m.ReleaseChecksOwner {
 			return no, reply{}
@@ -30,9 +30,9 @@ func (m Redis) serve(s *RedisState, id int8, r request) (answer, reply) {
 		s.held[id-1] = lease{}
 		m.admit(s, 0)
 	case abandon:
-		waited := s.waits(id)
+		waited := s.queue.has(id)
 		if m.AbandonDequeues {
-			s.dequeue(id)
+			s.queue.remove(id)
 		}
 		if l := &s.held[id-1]; l.left > 0 || waited && m.AbandonAdmits {
 			*l = lease{}
@@ -117,7 +117,7 @@ func (m Redis) serveAcquire(s *RedisState, id int8) (answer, reply) {
 	if m.admit(s, id) {
 		return yes, reply{left: l.left, token: l.token, slots: l.slots}
 	}
-	s.enqueue(id)
+	s.queue.add(id)
 	return no, reply{}
 }
 
@@ -134,13 +134,13 @@ func (m Redis) admit(s *RedisState, self int8) (granted bool) {
 		id := s.queue[0]
 		c := s.c[m.clientOf(id)]
 		if id != self && c.phase == gone {
-			s.dequeue(id)
+			s.queue.remove(id)
 			continue
 		}
 		if !m.fits(*s, id) {
 			return granted
 		}
-		s.dequeue(id)
+		s.queue.remove(id)
 		if id == self {
 			m.grant(s, id, ttl, 0)
 			granted = true
@@ -171,30 +171,33 @@ func (m Redis) admit(s *RedisState, self int8) (granted bool) {
 
 const forever = 100
 
-func (s *RedisState) waits(id int8) bool { return slices.Contains(s.queue[:], id) }
+// queue has the attempts that wait, in order.
+type queue [maxAttempts]int8
 
-func (s *RedisState) enqueue(id int8) {
-	for i, q := range s.queue {
-		if q == id {
+func (q *queue) has(id int8) bool { return slices.Contains(q[:], id) }
+
+func (q *queue) add(id int8) {
+	for i, at := range q {
+		if at == id {
 			return
 		}
-		if q == 0 {
-			s.queue[i] = id
+		if at == 0 {
+			q[i] = id
 			return
 		}
 	}
 }
 
-func (s *RedisState) dequeue(id int8) {
+func (q *queue) remove(id int8) {
 	to := 0
-	for _, q := range s.queue {
-		if q != id {
-			s.queue[to] = q
+	for _, at := range q {
+		if at != id {
+			q[to] = at
 			to++
 		}
 	}
-	for ; to < len(s.queue); to++ {
-		s.queue[to] = 0
+	for ; to < len(q); to++ {
+		q[to] = 0
 	}
 }
 
