@@ -14,6 +14,10 @@ import (
 // everything that tx writes, whatever pauses and partitions there were. If the lock is not
 // held with that token, Guard returns ErrLost; roll back then.
 //
+// At REPEATABLE READ MariaDB from 11.6 on (innodb_snapshot_isolation) returns error 1020 if the lease
+// was renewed after the snapshot of tx. Call Guard first in tx, and after this error begin tx again, as
+// after a deadlock.
+//
 // Keep the transaction short: the lease cannot be renewed meanwhile. For a lease of a reader or of
 // permits Guard locks only the row of that lease: others are granted, renewed and released. The
 // table must be on the same server as the data, and the user of tx needs SELECT and UPDATE on it.

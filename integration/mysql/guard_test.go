@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/integration/provision"
 	"github.com/interlock-go/lock/mysqllock"
@@ -29,8 +31,8 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close(context.Background())
-		// withdraw is a transaction of the application on its own data.
-		withdraw := func(token uint64, between func()) error {
+		// once is a transaction of the application on its own data.
+		once := func(token uint64, between func()) error {
 			tx, err := db.BeginTx(t.Context(), nil)
 			if err != nil {
 				return err
@@ -44,6 +46,16 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 				return err
 			}
 			return tx.Commit()
+		}
+		// withdraw begins again if the lease was renewed since the snapshot, as the comment of Guard says.
+		withdraw := func(token uint64, between func()) (err error) {
+			var e *mysql.MySQLError
+			for range 10 {
+				if err = once(token, between); !errors.As(err, &e) || e.Number != 1020 {
+					break
+				}
+			}
+			return err
 		}
 		stale, err := c.Mutex("account/1", lock.WithTTL(time.Second), lock.WithoutRenewal()).Lock(t.Context())
 		if err != nil {
@@ -67,7 +79,7 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 				})
 			})
 		}); err != nil {
-			t.Errorf("the holder's transaction: %v", err)
+			t.Fatalf("the holder's transaction: %v", err)
 		}
 		if err := <-unlocked; err != nil {
 			t.Errorf("Unlock after the transaction: %v", err)
@@ -78,6 +90,52 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 		var balance int
 		if err := db.QueryRow("SELECT balance FROM account").Scan(&balance); err != nil || balance != 90 {
 			t.Errorf("balance: want 90, one withdrawal, got %d, %v", balance, err)
+		}
+	})
+}
+
+// TestGuardAfterRenewal: the snapshot of a transaction is older than the renewal of the lease. Guard finds the lease, or
+// returns the error of MariaDB with innodb_snapshot_isolation, after which a new transaction succeeds.
+func TestGuardAfterRenewal(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		db := provision.MySQLPool(t, s, nil)
+		b, err := mysqllock.New(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := lock.New(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		l, err := c.Mutex("account/2").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, _ := l.Token()
+		for _, renewed := range []bool{true, false} {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec("SELECT COUNT(*) FROM interlock"); err != nil {
+				t.Fatal(err)
+			}
+			if renewed {
+				if err := l.Check(t.Context()); err != nil { // it renews
+					t.Fatal(err)
+				}
+			}
+			var e *mysql.MySQLError
+			if err := b.Guard(t.Context(), tx, "account/2", token); err != nil && (!renewed || !errors.As(err, &e) || e.Number != 1020) {
+				t.Errorf("renewed after the snapshot: %t: %v", renewed, err)
+			} else {
+				t.Logf("renewed after the snapshot: %t: %v", renewed, err)
+			}
+			_ = tx.Rollback()
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }
