@@ -9,8 +9,8 @@ local function first_of_queue()
   if member then return parse_owner(member) end
 end
 
--- unanswered removes the marks of a first waiter that was asked and has not polled for PROVISIONAL_TTL: its process is
--- suspect from then on. A mark that is older than three times that was left by a share that has gone.
+-- unanswered makes the process of the first waiter suspect if that waiter was asked and has not polled for PROVISIONAL_TTL.
+-- A question that is older than three times that is of a share that has gone.
 local function unanswered()
   local owner, addr = first_of_queue()
   local asked = owner and tonumber(read('ZSCORE', KEYS[2], '?' .. owner) or nil)
