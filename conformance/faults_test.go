@@ -145,7 +145,7 @@ func TestFaults(t *testing.T) {
 		err error
 	}
 	outcomes := make([]chan outcome, len(faults))
-	slots := make(chan struct{}, 24) // they wait more than they work
+	slots := make(chan struct{}, 8) // they wait more than they work
 	for i, f := range faults {
 		outcomes[i] = make(chan outcome, 1)
 		only := ""
