@@ -11,24 +11,13 @@ func (a *attempt) answer(ctx context.Context) (waits bool, err error) {
 // answerNow answers in the background. If the waiter was removed, because the answer is too late, or if there is no
 // answer to the statement, the attempt polls: that enters it again, or answers.
 func (a *attempt) answerNow() {
-	b := a.b
-	b.mu.Lock()
-	begin := !a.answering
-	a.answering = true
-	b.mu.Unlock()
-	if !begin || !b.enter() {
-		return
-	}
-	defer b.wg.Done()
-	b.hints <- struct{}{}
-	defer func() { <-b.hints }()
-	b.mu.Lock()
-	a.answering = false // a question from now on is answered again
-	b.mu.Unlock()
-	waits, err := a.answer(b.ctx)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if (err != nil || !waits) && b.attempts[a.req.Owner] == a && (a.state == waiting || a.state == revoked) {
-		a.timer.Reset(0)
-	}
+	a.once(&a.answering, func() {
+		b := a.b
+		waits, err := a.answer(b.ctx)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if (err != nil || !waits) && b.attempts[a.req.Owner] == a && (a.state == waiting || a.state == revoked) {
+			a.timer.Reset(0)
+		}
+	})
 }

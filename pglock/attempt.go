@@ -38,8 +38,8 @@ type attempt struct {
 	state     attemptState
 	doubted   bool   // accept has returned false
 	ended     bool   // Release was called
-	checking  bool   // checkLoss runs
-	answering bool   // answerNow runs
+	checking  bool   // checkLoss waits for its turn
+	answering bool   // answerNow waits for its turn
 	ahead     string // hash of the secret of the attempt ahead in the queue, or of the holder; "" after a proven push
 	dropped   bool   // the server may have dropped it from the queue: it asks
 	pushSeen  bool   // a grant was pushed since the last request was sent

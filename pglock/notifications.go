@@ -104,10 +104,18 @@ func (a *attempt) push(p push, secret []string) {
 // checkLoss asks the server whether the attempt still holds the key, and calls OnLost if
 // not. If there is no answer, the next renewal finds out.
 func (a *attempt) checkLoss() {
+	if a.req.OnLost != nil {
+		a.once(&a.checking, a.checkLossNow)
+	}
+}
+
+// once makes the request that a notification asks for, unless one waits for its turn. waits, which
+// b.mu guards, says so.
+func (a *attempt) once(waits *bool, request func()) {
 	b := a.b
 	b.mu.Lock()
-	begin := !a.checking && a.req.OnLost != nil
-	a.checking = a.checking || begin
+	begin := !*waits
+	*waits = true
 	b.mu.Unlock()
 	if !begin || !b.enter() {
 		return
@@ -116,8 +124,13 @@ func (a *attempt) checkLoss() {
 	b.hints <- struct{}{}
 	defer func() { <-b.hints }()
 	b.mu.Lock()
-	a.checking = false // a revocation from now on is checked again
+	*waits = false // a notification from now on makes another request
 	b.mu.Unlock()
+	request()
+}
+
+func (a *attempt) checkLossNow() {
+	b := a.b
 	info, err := b.Inspect(b.ctx, a.req.Key)
 	if err != nil || info.Holder != nil && info.Holder.Owner == a.req.Owner ||
 		slices.ContainsFunc(info.Others, func(h backend.Holder) bool { return h.Owner == a.req.Owner }) {

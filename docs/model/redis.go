@@ -172,7 +172,7 @@ func (m Redis) clientOf(id int8) int8 { return (id - 1) % m.Clients }
 // Wrong implements Machine.
 func (m Redis) Wrong(s RedisState) string {
 	switch {
-	case m.conflict(s):
+	case conflict(s.c, m.Weights, m.Capacity):
 		return "two trust that they hold"
 	case s.wrong == tokenFell:
 		return "a token did not rise"
@@ -197,20 +197,20 @@ func (m Redis) Wrong(s RedisState) string {
 }
 
 // conflict reports whether clients trust that they hold what they cannot hold together.
-func (m Redis) conflict(s RedisState) bool {
+func conflict(clients [maxClients]client, weights [maxClients]int8, capacity int8) bool {
 	holders, whole, weight := 0, false, int8(0)
 	var slots uint8
-	for i, c := range s.c {
+	for i, c := range clients {
 		if c.trust == 0 {
 			continue
 		}
 		if c.slots&slots != 0 {
 			return true
 		}
-		holders, slots, weight = holders+1, slots|c.slots, weight+m.Weights[i]
-		whole = whole || m.Weights[i] == 0 && !c.reads
+		holders, slots, weight = holders+1, slots|c.slots, weight+weights[i]
+		whole = whole || weights[i] == 0 && !c.reads
 	}
-	return holders > 1 && (whole || m.Capacity > 0 && weight > m.Capacity)
+	return holders > 1 && (whole || capacity > 0 && weight > capacity)
 }
 
 // finished reports whether the client knows that the attempt has ended.

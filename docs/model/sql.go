@@ -129,7 +129,7 @@ func (m SQL) shared(s *SQLState, id int8) bool {
 // Wrong implements Machine.
 func (m SQL) Wrong(s SQLState) string {
 	switch {
-	case m.conflict(&s):
+	case conflict(s.c, m.Weights, m.Capacity):
 		return "two trust that they hold"
 	case s.wrong == tokenFell:
 		return "a token did not rise"
@@ -158,23 +158,6 @@ func (m SQL) Wrong(s SQLState) string {
 		}
 	}
 	return ""
-}
-
-// conflict reports whether clients trust that they hold what they cannot hold together.
-func (m SQL) conflict(s *SQLState) bool {
-	holders, whole, weight := 0, false, int8(0)
-	var slots uint8
-	for i, c := range s.c {
-		if c.trust == 0 {
-			continue
-		}
-		if c.slots&slots != 0 {
-			return true
-		}
-		holders, slots, weight = holders+1, slots|c.slots, weight+m.Weights[i]
-		whole = whole || m.Weights[i] == 0 && !c.reads
-	}
-	return holders > 1 && (whole || m.Capacity > 0 && weight > m.Capacity)
 }
 
 // finished reports whether the client knows that the attempt has ended.

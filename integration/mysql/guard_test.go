@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -15,6 +16,20 @@ import (
 	"github.com/interlock-go/lock/mysqllock"
 )
 
+// guarding returns a backend over the pool of an application, and a client of it.
+func guarding(t *testing.T, db *sql.DB) (*mysqllock.Backend, *lock.Client) {
+	b, err := mysqllock.New(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := lock.New(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return b, c
+}
+
 // TestGuardStopsStaleHolder: a holder that continues after its lease has expired, as a
 // stopped process does, cannot commit. A guarded holder cannot be replaced until it has
 // committed.
@@ -22,15 +37,7 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		db := provision.MySQLPool(t, s, nil)
 		exec(t, db, "CREATE TABLE account (id INT PRIMARY KEY, balance INT NOT NULL)", "INSERT INTO account VALUES (1, 100)")
-		b, err := mysqllock.New(db)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := lock.New(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(context.Background())
+		b, c := guarding(t, db)
 		// once is a transaction of the application on its own data.
 		once := func(token uint64, between func()) error {
 			tx, err := db.BeginTx(t.Context(), nil)
@@ -99,15 +106,7 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 func TestGuardAfterRenewal(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		db := provision.MySQLPool(t, s, nil)
-		b, err := mysqllock.New(db)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := lock.New(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(context.Background())
+		b, c := guarding(t, db)
 		l, err := c.Mutex("account/2").Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
