@@ -108,10 +108,12 @@ lockctl: ## build .bin/lockctl and .bin/lockbench without debug information and 
 bench: ## benchmarks, without tests
 	LOCK_TEST_ALL=1 go test -run '^$$' -bench . -benchmem $(PATTERNS)
 
+MEASURE ?= Peers|Shares|Growth
+
 .PHONY: performance
-performance: ## measure beside the peers and write docs/performance.md and its pictures (about three quarters of an hour; leave the machine alone meanwhile)
+performance: ## measure and write docs/performance*.md and their pictures (about two hours; leave the machine alone meanwhile); MEASURE=Shares: one page
 	hack/setup.sh all
-	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench Peers -benchtime 1x -timeout 90m ./bench -document $(CURDIR)/docs/performance.md
+	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench '^Benchmark($(MEASURE))$$' -benchtime 1x -timeout 4h ./bench -documents $(CURDIR)/docs
 	go run ./hack/pictures
 
 .PHONY: cover

@@ -3,8 +3,8 @@
 //
 //	make performance
 //
-// to measure and to write docs/performance.md, or the benchmark Peers of one service
-// alone: go test -run '^$' -bench Peers/Redis ./bench.
+// to measure and to write docs/performance.md and the pages beside it, or a benchmark of one
+// service alone: go test -run '^$' -bench Peers/Redis ./bench.
 //
 // Each peer is used as its documentation says, with a TTL of 30 s, and with renewal if it
 // has any. If a peer needs a polling interval, the name of its target has it.

@@ -3,6 +3,8 @@ package bench
 import (
 	"bytes"
 	"context"
+	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,26 +81,65 @@ func TestDocument(t *testing.T) {
 				t.Errorf("the document lacks %q:\n%s", want, doc)
 			}
 		}
-		lines := strings.Split(doc, "\n")
-		cells := 0
-		for _, l := range lines {
-			if !strings.HasPrefix(l, "|") {
-				cells = 0 // another table
-			}
-			if utf8.RuneCountInString(l) > 120 {
-				t.Errorf("a line of %d characters: %s", utf8.RuneCountInString(l), l)
-			}
-			if n := strings.Count(l, "|"); strings.HasPrefix(l, "|") {
-				if cells == 0 {
-					cells = n
-				}
-				if n != cells {
-					t.Errorf("a row of %d cells in a table of %d: %s", n, cells, l)
-				}
+		checkForm(t, doc)
+		b.Reset()
+		if err := GrowthDocument(&b, []Costs{{Service: "Memory", Reports: []*measure.Report{grown}}}); err != nil {
+			t.Fatal(err)
+		}
+		doc = b.String()
+		for _, want := range []string{"## Memory\n\nWaiters: N workers", "\n| waiters | cycles a second |", "\n| 64 | ", " (× "} {
+			if !strings.Contains(doc, want) {
+				t.Errorf("the page of growth lacks %q:\n%s", want, doc)
 			}
 		}
+		checkForm(t, doc)
 	})
-	if err := Document(&bytes.Buffer{}, nil); err == nil {
-		t.Error("a document without measurements: want an error")
+	for _, err := range []error{Document(io.Discard, nil), GrowthDocument(io.Discard, nil), SharesDocument(io.Discard, nil)} {
+		if err == nil {
+			t.Error("a document without measurements: want an error")
+		}
+	}
+}
+
+func TestSharesDocument(t *testing.T) {
+	var b bytes.Buffer
+	if err := SharesDocument(&b, []Shares{
+		{Name: "one", Alone: 2, Readers: 1.25, Writers: 1.5, Permits: 1.75, InUse: 0.9, Jain: 1, Writer: 0.5},
+		{Name: "recipe", Alone: 3, Readers: 12, Writers: math.NaN(), Permits: math.NaN(), InUse: math.NaN(), Jain: math.NaN(), Writer: math.NaN()},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	doc := b.String()
+	for _, want := range []string{"\n| one | 2.00 | 1.25 | 1.50 | 1.75 |\n", "\n| recipe | 3.00 | 12.0 | – | – |\n", "\n| one | 0.90 | 1.00 | 0.50 |\n"} {
+		if !strings.Contains(doc, want) {
+			t.Errorf("the page lacks %q:\n%s", want, doc)
+		}
+	}
+	if n := strings.Count(doc, "| recipe |"); n != 1 {
+		t.Errorf("the page has %d rows of what was measured with a delay only, want 1", n)
+	}
+	checkForm(t, doc)
+}
+
+// checkForm checks that no line is longer than 120 characters, and that the rows of each table have as many cells as its
+// head, six at most.
+func checkForm(t *testing.T, doc string) {
+	t.Helper()
+	cells := 0
+	for l := range strings.Lines(doc) {
+		if n := utf8.RuneCountInString(strings.TrimSpace(l)); n > 120 {
+			t.Errorf("a line of %d characters: %s", n, l)
+		}
+		if !strings.HasPrefix(l, "|") {
+			cells = 0 // another table
+			continue
+		}
+		n := strings.Count(l, "|") - 1
+		if cells == 0 {
+			cells = n
+		}
+		if n != cells || n > 6 {
+			t.Errorf("a row of %d cells in a table of %d: %s", n, cells, l)
+		}
 	}
 }

@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,15 +29,20 @@ import (
 )
 
 var (
-	documentFile = flag.String("document", "", "write the results of BenchmarkPeers to this file")
-	rounds       = flag.Int("rounds", 4, "rounds of BenchmarkPeers")
-	each         = flag.Duration("each", 1500*time.Millisecond, "length of each measurement of BenchmarkPeers")
+	documents = flag.String("documents", "", "write the pages of the benchmarks Peers, Shares and Growth that ran into this folder")
+	rounds    = flag.Int("rounds", 4, "rounds of BenchmarkPeers")
+	each      = flag.Duration("each", 1500*time.Millisecond, "length of each measurement of BenchmarkPeers")
 )
 
 // delay is injected in each direction to count round trips.
 const delay = 2 * time.Millisecond
 
-var measured []Comparison
+// What the benchmarks measured.
+var (
+	comparisons []Comparison
+	shares      []Shares
+	costs       []Costs
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -43,8 +51,8 @@ func TestMain(m *testing.M) {
 	}
 	conformance.WorkerMain() // the processes with dead waiters
 	code := provision.Run(m)
-	if code == 0 && *documentFile != "" {
-		if err := writeDocument(*documentFile); err != nil {
+	if code == 0 && *documents != "" {
+		if err := writeDocuments(*documents); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -52,16 +60,28 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func writeDocument(path string) error {
-	out, err := os.Create(path)
-	if err != nil {
-		return err
+func writeDocuments(folder string) error {
+	for _, page := range []struct {
+		file     string
+		measured int
+		write    func(io.Writer) error
+	}{
+		{"performance.md", len(comparisons), func(w io.Writer) error { return Document(w, comparisons) }},
+		{"performance-shares.md", len(shares), func(w io.Writer) error { return SharesDocument(w, shares) }},
+		{"performance-growth.md", len(costs), func(w io.Writer) error { return GrowthDocument(w, costs) }},
+	} {
+		if page.measured == 0 {
+			continue
+		}
+		var b bytes.Buffer
+		if err := page.write(&b); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, page.file), b.Bytes(), 0o644); err != nil { //nolint:gosec // a page of the repository
+			return err
+		}
 	}
-	if err := Document(out, measured); err != nil {
-		_ = out.Close()
-		return err
-	}
-	return out.Close()
+	return nil
 }
 
 // service is a server and the peers on it. A URL contains the address once, so that the
@@ -146,7 +166,7 @@ func countRedis(b *testing.B, addr string, commands []string) func(context.Conte
 }
 
 // BenchmarkPeers measures each service once with a delay and once without, whatever b.N
-// is. It reports the medians in round trips; -document writes all results.
+// is. It reports the medians in round trips; -documents writes all results.
 func BenchmarkPeers(b *testing.B) {
 	for _, s := range services {
 		b.Run(s.name, func(b *testing.B) {
@@ -162,7 +182,7 @@ func BenchmarkPeers(b *testing.B) {
 				closeProxies()
 				c.Near = compare(b, s, url, url)
 				c.Growth = grow(b, s, url)
-				measured = append(measured, c)
+				comparisons = append(comparisons, c)
 				for _, sum := range c.Delayed.Summaries() {
 					b.ReportMetric(sum.Ratio, strings.ReplaceAll(fmt.Sprintf("RTT/%s/%s", sum.Target, sum.Scenario.Name()), " ", "-"))
 				}
@@ -236,9 +256,7 @@ func grow(b *testing.B, s service, url string) *measure.Report {
 }
 
 func run(b *testing.B, s service, targets []measure.Target, scenarios []measure.Scenario) *measure.Report {
-	r, err := measure.Run(b.Context(), measure.Plan{Targets: targets, Scenarios: scenarios, Rounds: *rounds, Progress: func(done, all int, what string) {
-		fmt.Fprintf(os.Stderr, "%s %s, %d of %d: %s\n", time.Now().Format(time.TimeOnly), s.name, done+1, all, what)
-	}})
+	r, err := measure.Run(b.Context(), measure.Plan{Targets: targets, Scenarios: scenarios, Rounds: *rounds, Progress: progress(s.name)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -15,17 +17,8 @@ import (
 	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
-// The load of BenchmarkShares.
-const (
-	shareClients = 4
-	shareReaders = 64
-	shareHold    = 50 * time.Millisecond
-	sharePermits = 8
-)
-
-// BenchmarkShares measures read locks and permits of each service that grants them, through
-// links with a delay, once whatever b.N is. It reports medians in round trips, and for a
-// semaphore that 64 workers share what part of the permits is in use and how fairly.
+// BenchmarkShares measures read locks and permits of each service that grants them, once
+// whatever b.N is. -documents writes the figures.
 func BenchmarkShares(b *testing.B) {
 	for _, s := range services {
 		b.Run(s.name, func(b *testing.B) {
@@ -35,9 +28,15 @@ func BenchmarkShares(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				measureShares(b, delayed)
+				figures := Shares{Name: s.name}
+				if !sharesFar(b, delayed, &figures) {
+					closeProxies()
+					b.Skip("it grants no shares")
+				}
+				sharesNear(b, url, &figures)
+				shares = append(shares, figures)
 				if s.name == "etcd" {
-					measureRecipe(b, addrOf(delayed))
+					shares = append(shares, recipeFar(b, addrOf(delayed)))
 				}
 				closeProxies()
 			}
@@ -45,211 +44,244 @@ func BenchmarkShares(b *testing.B) {
 	}
 }
 
-func measureShares(b *testing.B, url string) {
+// crowd has the clients of one measurement.
+type crowd struct {
+	b   *testing.B
+	ctx context.Context //nolint:containedctx // of one measurement
+	cs  []*lock.Client
+}
+
+func openCrowd(b *testing.B, url string) (_ *crowd, closeAll func()) {
 	ctx, cancel := context.WithTimeout(b.Context(), 3*time.Minute)
-	defer cancel()
-	var cs []*lock.Client
+	c := &crowd{b: b, ctx: ctx}
 	for range shareClients {
-		c, err := lock.Open(ctx, url)
+		one, err := lock.Open(ctx, url)
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer c.Close(context.WithoutCancel(ctx))
-		cs = append(cs, c)
+		c.cs = append(c.cs, one)
 	}
-	if caps := cs[0].Capabilities(); !caps.Shared || !caps.Permits {
-		b.Skipf("%s grants no shares", caps.Name)
+	return c, func() {
+		for _, one := range c.cs {
+			if err := one.Close(ctx); err != nil {
+				b.Error(err)
+			}
+		}
+		cancel()
+	}
+}
+
+func (c *crowd) rw(i int, name string) *lock.RWMutex { return c.cs[i%shareClients].RWMutex(name) }
+
+// must returns the lease. If there is none it ends the measurement.
+func (c *crowd) must(l *lock.Lease, err error) *lock.Lease {
+	if err != nil {
+		c.b.Error(err)
+		panic(err)
+	}
+	return l
+}
+
+func (c *crowd) end(l *lock.Lease) { c.must(l, l.Unlock(c.ctx)) }
+
+// waiters polls until n requests wait.
+func (c *crowd) waiters(name string, n int) {
+	await(c.b, func() bool {
+		info, err := c.cs[0].Inspect(c.ctx, name)
+		return err == nil && len(info.Waiters) == n
+	})
+}
+
+// sharesFar measures round trips. It returns false if the service grants no shares.
+func sharesFar(b *testing.B, url string, s *Shares) bool {
+	c, closeAll := openCrowd(b, url)
+	defer closeAll()
+	if caps := c.cs[0].Capabilities(); !caps.Shared || !caps.Permits {
+		return false
 	}
 	rtt := median(20, func() time.Duration {
 		start := time.Now()
-		if err := cs[0].Ping(ctx); err != nil {
+		if err := c.cs[0].Ping(c.ctx); err != nil {
 			b.Fatal(err)
 		}
 		return time.Since(start)
 	})
-	report := func(name string, d time.Duration) {
-		b.ReportMetric(float64(d)/float64(rtt), "RTT/"+name)
+	for i := range shareClients {
+		c.end(c.must(c.rw(i, "first").RLock(c.ctx))) // opens what the first use opens
 	}
-	must := func(l *lock.Lease, err error) *lock.Lease {
-		if err != nil {
-			b.Error(err)
-			panic(err)
-		}
-		return l
-	}
-	end := func(l *lock.Lease) { must(l, l.Unlock(ctx)) }
-
-	rw := func(i int, name string) *lock.RWMutex { return cs[i%shareClients].RWMutex(name) }
-	end(must(rw(0, "first").RLock(ctx))) // opens what the first use opens
-	report("uncontended", median(100, func() time.Duration {
+	s.Alone = ratio(rtt, median(100, func() time.Duration {
 		start := time.Now()
-		end(must(rw(0, "alone").RLock(ctx)))
+		c.end(c.must(c.rw(0, "alone").RLock(c.ctx)))
 		return time.Since(start)
 	}))
-	report("64-readers-after-a-writer", median(7, func() time.Duration {
-		writer := must(rw(0, "many").Lock(ctx))
-		var last time.Duration
-		var mu sync.Mutex
-		var start time.Time
-		granted := readers(shareReaders, func(i int) {
-			l := must(rw(i, "many").RLock(ctx))
-			mu.Lock()
-			last = max(last, time.Since(start))
-			mu.Unlock()
-			end(l)
-		})
-		await(b, func() bool {
-			info, err := cs[0].Inspect(ctx, "many")
-			return err == nil && len(info.Waiters) == shareReaders
-		})
-		mu.Lock()
-		start = time.Now()
-		mu.Unlock()
-		end(writer)
-		granted.Wait()
-		return last
+	s.Readers = ratio(rtt, median(15, func() time.Duration {
+		writer := c.must(c.rw(0, "many").Lock(c.ctx))
+		return lastOf(func(granted func()) func() {
+			l := c.must(c.rw(rand.IntN(shareClients), "many").RLock(c.ctx))
+			granted()
+			return func() { c.end(l) }
+		}, func() {
+			c.waiters("many", shareReaders)
+		}, func() { c.end(writer) })
 	}))
-	report("writer-to-writer", median(20, func() time.Duration {
-		first := must(rw(0, "pass").Lock(ctx))
+	s.Writers = ratio(rtt, median(20, func() time.Duration {
+		first := c.must(c.rw(0, "pass").Lock(c.ctx))
 		got := make(chan time.Time)
 		go func() {
-			l := must(rw(1, "pass").Lock(ctx))
+			l := c.must(c.rw(1, "pass").Lock(c.ctx))
 			got <- time.Now()
-			end(l)
+			c.end(l)
 		}()
-		await(b, func() bool {
-			info, err := cs[0].Inspect(ctx, "pass")
-			return err == nil && len(info.Waiters) == 1
-		})
+		c.waiters("pass", 1)
 		start := time.Now()
-		end(first)
+		c.end(first)
 		return (<-got).Sub(start)
 	}))
+	s.Permits = ratio(rtt, c.permits().free)
+	return true
+}
+
+// lastOf runs read in each of the readers at once, calls release when waiting has returned, and
+// returns the time from then until the last reader has called granted. The readers end when all
+// are granted.
+func lastOf(read func(granted func()) (end func()), waiting, release func()) time.Duration {
+	var in, ended sync.WaitGroup
+	in.Add(shareReaders)
+	for range shareReaders {
+		ended.Go(func() {
+			end := read(in.Done)
+			in.Wait()
+			end()
+		})
+	}
+	waiting()
+	start := time.Now()
+	ended.Go(release) // a reader may have the lock before it returns
+	in.Wait()
+	took := time.Since(start)
+	ended.Wait()
+	return took
+}
+
+// sharesNear measures use, fairness and the wait of a writer.
+func sharesNear(b *testing.B, url string, s *Shares) {
+	c, closeAll := openCrowd(b, url)
+	defer closeAll()
+	p := c.permits()
+	s.InUse, s.Jain = p.inUse, p.jain
 
 	// A writer among readers that never rest waits for those before it.
-	resting, rest := context.WithCancel(ctx)
+	resting, rest := context.WithCancel(c.ctx)
 	saturating := readers(shareReaders, func(i int) {
 		for resting.Err() == nil {
-			l := must(rw(i, "busy").RLock(ctx))
-			time.Sleep(shareHold) // the work
-			end(l)
+			l := c.must(c.rw(i, "busy").RLock(c.ctx))
+			time.Sleep(readerHold) // the work
+			c.end(l)
 		}
 	})
+	time.Sleep(readerHold)
 	wait := median(15, func() time.Duration {
-		time.Sleep(shareHold / 4) // so that it comes at any time of the readers' work
+		time.Sleep(time.Duration(rand.Int64N(int64(readerHold)))) // so that it comes at any time of the readers' work
 		start := time.Now()
-		l := must(rw(0, "busy").Lock(ctx))
+		l := c.must(c.rw(0, "busy").Lock(c.ctx))
 		took := time.Since(start)
-		end(l)
+		c.end(l)
 		return took
 	})
 	rest()
 	saturating.Wait()
-	b.ReportMetric(float64(wait)/float64(shareHold), "holds/writer-among-readers")
-
-	measurePermits(b, ctx, cs, must)
+	s.Writer = ratio(readerHold, wait)
 }
 
-// measurePermits lets 64 workers share a semaphore of 8.
-func measurePermits(b *testing.B, ctx context.Context, cs []*lock.Client, must func(*lock.Lease, error) *lock.Lease) {
+// permitUse is how a semaphore of 8 is used by 64 workers.
+type permitUse struct {
+	inUse, jain float64
+	free        time.Duration // of a permit, between two workers
+}
+
+func (c *crowd) permits() permitUse {
 	turns := make([]float64, shareReaders)
 	var used time.Duration
 	var mu sync.Mutex
-	over := time.Now().Add(2 * *each)
 	start := time.Now()
+	over := start.Add(4 * *each)
 	readers(shareReaders, func(i int) {
-		s := cs[i%shareClients].Semaphore("permits", sharePermits)
+		s := c.cs[i%shareClients].Semaphore("permits", sharePermits)
 		for time.Now().Before(over) {
-			l := must(s.Acquire(ctx, 1))
+			l := c.must(s.Acquire(c.ctx, 1))
 			from := time.Now()
-			time.Sleep(shareHold) // the work
+			time.Sleep(permitHold) // the work
 			mu.Lock()
 			used += time.Since(from)
 			turns[i]++
 			mu.Unlock()
-			must(l, l.Unlock(ctx))
+			c.end(l)
 		}
 	}).Wait()
-	b.ReportMetric(float64(used)/float64(time.Since(start))/sharePermits, "permits-in-use")
+	all := sharePermits * time.Since(start)
 	var sum, squares float64
 	for _, n := range turns {
 		sum += n
 		squares += n * n
 	}
-	b.ReportMetric(sum*sum/(squares*float64(len(turns))), "Jain")
+	return permitUse{
+		inUse: ratio(all, used), jain: sum * sum / (squares * float64(len(turns))),
+		free: time.Duration(float64(all-used) / sum),
+	}
 }
 
-// measureRecipe measures the read/write lock of etcd's own client.
-func measureRecipe(b *testing.B, addr string) {
+func ratio(unit, d time.Duration) float64 { return float64(d) / float64(unit) }
+
+// recipeFar measures the read/write lock of etcd's own client.
+func recipeFar(b *testing.B, addr string) Shares {
+	none := math.NaN()
+	s := Shares{Name: "etcd recipes.RWMutex", Permits: none, Writers: none, InUse: none, Jain: none, Writer: none}
 	c, err := etcdClient(addr)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	session := func() *concurrency.Session {
-		s, err := concurrency.NewSession(c, concurrency.WithTTL(ttl))
-		if err != nil {
-			b.Fatal(err)
-		}
-		return s
+	session, err := concurrency.NewSession(c, concurrency.WithTTL(ttl))
+	if err != nil {
+		b.Fatal(err)
 	}
-	one := session()
-	defer one.Close()
+	defer session.Close()
+	must := func(err error) {
+		if err != nil {
+			b.Error(err)
+			panic(err)
+		}
+	}
 	rtt := median(20, func() time.Duration {
 		start := time.Now()
-		if _, err := c.Get(b.Context(), "ping"); err != nil {
-			b.Fatal(err)
-		}
+		_, err := c.Get(b.Context(), "ping")
+		must(err)
 		return time.Since(start)
 	})
-	alone := median(100, func() time.Duration {
+	s.Alone = ratio(rtt, median(100, func() time.Duration {
 		start := time.Now()
-		m := recipe.NewRWMutex(one, "recipe/alone")
-		if err := m.RLock(); err != nil {
-			b.Fatal(err)
-		}
-		if err := m.RUnlock(); err != nil {
-			b.Fatal(err)
-		}
+		m := recipe.NewRWMutex(session, "recipe/alone")
+		must(m.RLock())
+		must(m.RUnlock())
 		return time.Since(start)
-	})
-	b.ReportMetric(float64(alone)/float64(rtt), "RTT/recipe/uncontended")
-	many := median(7, func() time.Duration {
-		writer := recipe.NewRWMutex(one, "recipe/many")
-		if err := writer.Lock(); err != nil {
-			b.Fatal(err)
-		}
-		var last time.Duration
-		var mu sync.Mutex
-		var start time.Time
-		granted := readers(shareReaders, func(int) {
-			m := recipe.NewRWMutex(one, "recipe/many")
-			if err := m.RLock(); err != nil {
-				b.Error(err)
-				return
-			}
-			mu.Lock()
-			last = max(last, time.Since(start))
-			mu.Unlock()
-			if err := m.RUnlock(); err != nil {
-				b.Error(err)
-			}
-		})
-		await(b, func() bool {
-			r, err := c.Get(b.Context(), "recipe/many/read", clientv3.WithPrefix(), clientv3.WithCountOnly())
-			return err == nil && r.Count == shareReaders
-		})
-		time.Sleep(10 * delay) // the last of them looks for the writer
-		mu.Lock()
-		start = time.Now()
-		mu.Unlock()
-		if err := writer.Unlock(); err != nil {
-			b.Fatal(err)
-		}
-		granted.Wait()
-		return last
-	})
-	b.ReportMetric(float64(many)/float64(rtt), "RTT/recipe/64-readers-after-a-writer")
+	}))
+	s.Readers = ratio(rtt, median(7, func() time.Duration {
+		writer := recipe.NewRWMutex(session, "recipe/many")
+		must(writer.Lock())
+		return lastOf(func(granted func()) func() {
+			m := recipe.NewRWMutex(session, "recipe/many")
+			must(m.RLock())
+			granted()
+			return func() { must(m.RUnlock()) }
+		}, func() {
+			await(b, func() bool {
+				r, err := c.Get(b.Context(), "recipe/many/read", clientv3.WithPrefix(), clientv3.WithCountOnly())
+				return err == nil && r.Count == shareReaders
+			})
+			time.Sleep(10 * delay) // the last of them looks for the writer
+		}, func() { must(writer.Unlock()) })
+	}))
+	return s
 }
 
 // readers runs f n times at once.

@@ -57,7 +57,7 @@ type Plan struct {
 // it returns the report of what was measured before.
 func Run(ctx context.Context, p Plan) (*Report, error) {
 	r := &Report{
-		Format: format, Started: time.Now().UTC().Truncate(time.Second), Version: version(), Machine: machine(),
+		Format: format, Started: time.Now().UTC().Truncate(time.Second), Version: version(), Machine: ThisMachine(),
 		Scenarios: p.Scenarios, Rounds: p.Rounds,
 	}
 	for _, t := range p.Targets {
@@ -140,7 +140,8 @@ func version() string {
 	return "unknown"
 }
 
-func machine() Machine {
+// ThisMachine describes the machine that the program runs on.
+func ThisMachine() Machine {
 	return Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), CPU: cpuModel(), Go: runtime.Version()}
 }
 
