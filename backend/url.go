@@ -2,7 +2,6 @@ package backend
 
 import (
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -22,9 +21,10 @@ type URL struct {
 	Params *Params
 }
 
-const urlForm = "scheme://[user[:password]@]host[:port][,host[:port]...][/path][?param=value&...], special characters in user and password percent-encoded"
+const urlForm = "scheme://[user[:password]@]host[:port][,host[:port]...][/path][?param=value&...], " +
+	"special characters in user and password percent-encoded"
 
-// ParseURL splits a URL. Its errors never repeat the URL, which may hold a password.
+// ParseURL splits a URL. Its errors match ErrInvalid and never contain a password.
 func ParseURL(s string) (*URL, error) {
 	scheme, _, ok := strings.Cut(s, ":")
 	if !ok || scheme == "" || strings.ContainsAny(scheme, "/?#@") {
@@ -42,8 +42,7 @@ func ParseURL(s string) (*URL, error) {
 		return nil, fmt.Errorf("%w URL with scheme %.20q: malformed; want %s", ErrInvalid, scheme, urlForm)
 	}
 	q, err := url.ParseQuery(u.RawQuery)
-	if strings.Contains(u.Host, ":") && u.User == nil && strings.Contains(u.EscapedPath(), "@") || slices.ContainsFunc(slices.Collect(maps.Keys(q)), func(k string) bool { return strings.Contains(k, "@") }) {
-		// "user:pass/word@host": what looks like a path or a parameter is half a password
+	if splitsPassword(u, q) {
 		return nil, fmt.Errorf("%w URL with scheme %.20q: malformed; want %s", ErrInvalid, scheme, urlForm)
 	}
 	if err != nil {
@@ -62,6 +61,17 @@ func ParseURL(s string) (*URL, error) {
 		}
 	}
 	return out, nil
+}
+
+// splitsPassword reports whether the path or the name of a parameter is a part of a password, as in
+// "user:pass/word@host".
+func splitsPassword(u *url.URL, q url.Values) bool {
+	for name := range q {
+		if strings.Contains(name, "@") {
+			return true
+		}
+	}
+	return strings.Contains(u.Host, ":") && u.User == nil && strings.Contains(u.EscapedPath(), "@")
 }
 
 // splitHosts removes all hosts but the first from a URL: net/url accepts one host.
@@ -83,8 +93,8 @@ func splitHosts(s string) (one string, more []string) {
 }
 
 // Params reads the query of a URL. Each getter marks its parameter as known, and returns
-// the default if it is absent or malformed. Err then returns an error for the first
-// malformed, repeated or unknown one.
+// the default if it is absent, malformed or repeated. Err then returns an error for the first
+// malformed, repeated or unknown one. Params is not safe for concurrent use.
 type Params struct {
 	q     url.Values
 	known []string
@@ -179,9 +189,9 @@ func (p *Params) Enum(name, def string, allowed ...string) string {
 	return v
 }
 
-// Err returns the first malformed parameter, or an unknown one with those that
-// are accepted. Values of unknown parameters are not repeated: one of them may be
-// a misspelt password.
+// Err returns an ErrInvalid with the first malformed or repeated parameter, or with an unknown
+// one and those that are known. It is nil if there is none. The error does not contain the value
+// of an unknown parameter, which may be a misspelt password.
 func (p *Params) Err() error {
 	if p.err != nil {
 		return p.err

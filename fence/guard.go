@@ -32,7 +32,7 @@ var ErrNoToken = errors.New("no fencing token")
 
 // StaleError is an ErrStale with the two tokens.
 type StaleError struct {
-	Key      string // of Guards, or the slot of Slots; "" for other guards
+	Key      string // the key of Guards, or "slot 3" of Slots; "" for other guards
 	Token    uint64 // the refused one
 	Greatest uint64 // seen so far
 }
@@ -84,7 +84,7 @@ func (g *Guard) do(key string, token uint64, f func() error) error {
 	return f()
 }
 
-// compare returns an error if token is none, or less than least.
+// compare returns an error if token is 0, or less than least.
 func compare(key string, token, least uint64) error {
 	switch {
 	case token == 0:

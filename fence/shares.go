@@ -6,86 +6,81 @@ import (
 )
 
 // RWGuard protects one resource that readers and writers of a lock.RWMutex use. It refuses a
-// write with a token below the greatest that it has seen, and a read with one below that of
-// the last write: the writer that came after that reader may have changed what it reads. The
-// zero value is ready. It is safe for concurrent use and must not be copied after first use.
+// write with a token lower than the greatest seen, and a read with a token lower than that of
+// the last write: that writer may have changed what the reader reads. The zero value is ready.
+// It is safe for concurrent use and must not be copied after first use.
 type RWGuard struct {
-	rw       sync.RWMutex // held for reading by reads, for writing by writes
-	mu       sync.Mutex   // guards greatest
-	greatest uint64       // of all
-	written  uint64       // of the writes; guarded by rw
+	rw        sync.RWMutex // a Write locks it, a Read locks it for reading
+	lastWrite uint64       // token; guarded by rw
+	mu        sync.Mutex   // guards greatest in Reads, which hold rw together
+	greatest  uint64       // token of all calls
 }
 
-// Write remembers the token of a writer and returns what f returns. If the token is stale, it
-// returns an error that matches ErrStale and does not call f. It waits for the functions of
-// other calls.
+// Write remembers the token of a writer and returns what f returns. If token is lower than the
+// greatest seen, Write returns an error that matches ErrStale and does not call f. Write waits
+// for all other calls to return, so f should be short and must not use the guard. The token is
+// remembered even if f fails or panics.
 func (g *RWGuard) Write(token uint64, f func() error) error {
 	g.rw.Lock()
 	defer g.rw.Unlock()
-	if err := g.see(token, &g.greatest); err != nil {
+	if err := compare("", token, g.greatest); err != nil {
 		return err
 	}
-	g.written = token
+	g.lastWrite, g.greatest = token, token
 	return f()
 }
 
-// Read remembers the token of a reader and returns what f returns, as Write does. Reads do not
-// wait for each other.
+// Read is Write for a reader, but refuses only a token that is lower than that of the last
+// write. Reads wait for Writes and not for each other.
 func (g *RWGuard) Read(token uint64, f func() error) error {
 	g.rw.RLock()
 	defer g.rw.RUnlock()
-	if err := g.see(token, &g.written); err != nil {
+	if err := compare("", token, g.lastWrite); err != nil {
 		return err
 	}
+	g.mu.Lock()
+	g.greatest = max(g.greatest, token)
+	g.mu.Unlock()
 	return f()
 }
 
-// see remembers a token that is not below *least.
-func (g *RWGuard) see(token uint64, least *uint64) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := compare("", token, *least); err != nil {
-		return err
-	}
-	g.greatest = max(g.greatest, token)
-	return nil
-}
-
-// Slots protects the parts of a resource that the permits of a lock.Semaphore stand for, such
-// as n shards: it keeps the greatest token of each slot. One token for all cannot fence, since
-// n holders are valid at a time. The zero value is ready. It is safe for concurrent use and
+// Slots protects a resource of n parts, such as shards, one for each slot of a lock.Semaphore.
+// It keeps the greatest token of each slot: n holders are valid at a time, so one greatest token
+// for all would refuse valid holders. The zero value is ready. It is safe for concurrent use and
 // must not be copied after first use.
 type Slots struct {
-	mu     sync.Mutex // guards guards
-	guards map[int]*Guard
+	mu     sync.Mutex // guards bySlot
+	bySlot map[int]*Guard
 }
 
-// Do remembers token for each of the slots of a lease and returns what f returns. If the token
-// is lower than the greatest seen for one of them, Do returns an error that matches ErrStale
-// and does not call f; it may then be remembered for some of the others, which the same lease
-// held. Calls with a slot in common wait for each other. slots are those of Lease.Slots, in
-// rising order.
+// Do remembers token for each of the slots and returns what f returns. If token is lower than
+// the greatest seen for one of them, Do returns an error that matches ErrStale and does not
+// call f; the token may then be remembered for some of the other slots. Without slots Do
+// returns an error that matches ErrNoToken.
+//
+// Calls with a slot in common wait for each other, so f should be short and must not use the
+// guard. slots must be in rising order, as Lease.Slots returns them: otherwise calls may deadlock.
 func (s *Slots) Do(slots []int, token uint64, f func() error) error {
 	if len(slots) == 0 {
 		return fmt.Errorf("fence: %w: the lease has no slots", ErrNoToken)
 	}
-	slot, do := slots[0], f
-	if len(slots) > 1 {
-		do = func() error { return s.Do(slots[1:], token, f) }
+	first, rest := slots[0], slots[1:]
+	if len(rest) == 0 {
+		return s.guard(first).do(slotKey(first), token, f)
 	}
-	return s.guard(slot).do(fmt.Sprintf("slot %d", slot), token, do)
+	return s.guard(first).do(slotKey(first), token, func() error { return s.Do(rest, token, f) })
 }
+
+func slotKey(slot int) string { return fmt.Sprintf("slot %d", slot) }
 
 func (s *Slots) guard(slot int) *Guard {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.guards[slot]
-	if g == nil {
-		if s.guards == nil {
-			s.guards = map[int]*Guard{}
-		}
-		g = &Guard{}
-		s.guards[slot] = g
+	if s.bySlot == nil {
+		s.bySlot = map[int]*Guard{}
 	}
-	return g
+	if s.bySlot[slot] == nil {
+		s.bySlot[slot] = &Guard{}
+	}
+	return s.bySlot[slot]
 }

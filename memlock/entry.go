@@ -7,38 +7,38 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// entry is a held lock. Invariant while the shard's mutex is free: an entry is in the
-// map if and only if it has a holder, only an entry with a holder has waiters, and the first
-// waiter does not fit beside the holders. So a free lock uses no memory, and a lock with
+// entry is a held lock; its shard's mutex guards it. Whenever that mutex is free, an entry is in
+// shard.locks if and only if it has a holder, only an entry with a holder has waiters, and the
+// first waiter does not fit beside the holders. So a free lock uses no memory, and a lock with
 // waiters is never seen free.
 type entry struct {
-	sh      *shard
-	id      lockID
-	holders []*grant      // in the order of their tokens; one that is exclusive is the only one
-	weight  int           // of the holders together
-	shares  int           // the number of shared grants and waiters, which have one capacity
-	share   backend.Share // of the last of them
+	sh        *shard
+	id        lockID
+	holders   []*grant      // in the order of their tokens; an exclusive one is the only one
+	weight    int           // of the holders together
+	shares    int           // the number of shared holders and waiters, which have one capacity
+	lastShare backend.Share // of the last of them that came
 
 	first, last *waiter // the queue, in the order of arrival
 
-	// timer removes the first holder whose TTL has passed. It is armed only while there are
-	// waiters; without them the next request looks.
+	// timer removes the holders whose TTL has passed. It is armed only while there are waiters:
+	// otherwise the next request removes those holders.
 	timer *time.Timer
 	armed time.Time // when the timer fires, zero if it is not armed
 }
 
 // waiter is an attempt in a queue.
 type waiter struct {
-	grant      grant // what the attempt gets at its turn
+	grant      grant // what Acquire returns once the lock is granted
 	ttl        time.Duration
-	turn       chan struct{} // closed when another goroutine has removed the waiter from the queue
-	err        error         // why it was removed, nil if it has the grant
-	queued     bool
+	done       chan struct{} // closed when the waiter is granted the lock or refused
+	err        error         // why it was refused, nil if granted; written before done is closed
+	queued     bool          // false once it is granted, refused or has given up
 	prev, next *waiter
 }
 
-// live returns the entry of a lock if it is held at now. It first removes the holders whose
-// TTL has passed, and grants the lock to the waiters that fit then.
+// live returns the entry of a lock that is held at now, or nil. It first removes the holders
+// whose TTL has passed, and grants the lock to the waiters that fit then.
 func (sh *shard) live(id lockID, now time.Time) *entry {
 	e := sh.locks[id]
 	for e != nil {
@@ -76,19 +76,19 @@ func (sh *shard) take(g *grant, now, until time.Time) {
 		sh.locks = map[lockID]*entry{}
 	}
 	sh.locks[g.id] = e
-	e.count(g.share)
+	e.countShare(g.share)
 	e.grantTo(g, now, until)
 }
 
-// count counts a contender, if it is a shared one.
-func (e *entry) count(s backend.Share) {
+// countShare counts a new holder or waiter, if it is a shared one.
+func (e *entry) countShare(s backend.Share) {
 	if !s.Exclusive() {
-		e.share = s
+		e.lastShare = s
 		e.shares++
 	}
 }
 
-func (e *entry) discount(s backend.Share) {
+func (e *entry) uncountShare(s backend.Share) {
 	if !s.Exclusive() {
 		e.shares--
 	}
@@ -96,8 +96,8 @@ func (e *entry) discount(s backend.Share) {
 
 // checkCapacity returns an error if the lock is used with another capacity.
 func (e *entry) checkCapacity(s backend.Share) error {
-	if !s.Exclusive() && e.shares > 0 && e.share.Capacity != s.Capacity {
-		return backend.CapacityError(s, e.share)
+	if !s.Exclusive() && e.shares > 0 && e.lastShare.Capacity != s.Capacity {
+		return backend.CapacityError(s, e.lastShare)
 	}
 	return nil
 }
@@ -113,15 +113,16 @@ func (e *entry) fits(s backend.Share) bool {
 	return s.Capacity == 0 || e.weight+s.Weight <= s.Capacity
 }
 
+// grantTo adds g to the holders, with a new token.
 func (e *entry) grantTo(g *grant, now, until time.Time) {
-	e.sh.last++
-	g.token, g.since, g.until = e.sh.last, now, until
+	e.sh.lastToken++
+	g.token, g.since, g.until = e.sh.lastToken, now, until
 	g.slots = e.freeSlots(g.share)
 	e.holders = append(e.holders, g)
 	e.weight += g.share.Weight
 }
 
-// freeSlots returns the lowest free slots for a share that fits.
+// freeSlots returns the lowest free slots for permits that fit, nil for other shares.
 func (e *entry) freeSlots(s backend.Share) []int {
 	if s.Capacity == 0 {
 		return nil
@@ -147,7 +148,7 @@ func (e *entry) end(g *grant, now time.Time) bool {
 	i := slices.Index(e.holders, g)
 	e.holders = slices.Delete(e.holders, i, i+1)
 	e.weight -= g.share.Weight
-	e.discount(g.share)
+	e.uncountShare(g.share)
 	e.admit(now)
 	if len(e.holders) > 0 {
 		return true
@@ -166,33 +167,35 @@ func (e *entry) admit(now time.Time) {
 	for w := e.first; w != nil && e.fits(w.grant.share); w = e.first {
 		e.unlink(w)
 		e.grantTo(&w.grant, now, now.Add(w.ttl))
-		close(w.turn)
+		close(w.done)
 	}
 	if e.first != nil {
 		e.arm(now)
 	}
 }
 
-func (e *entry) append(w *waiter, now time.Time) {
+// enqueue adds a waiter at the end of the queue.
+func (e *entry) enqueue(w *waiter, now time.Time) {
 	w.queued, w.grant.since = true, now
-	e.count(w.grant.share)
-	if w.prev = e.last; w.prev == nil {
+	e.countShare(w.grant.share)
+	w.prev = e.last
+	if e.last == nil {
 		e.first = w
 	} else {
-		w.prev.next = w
+		e.last.next = w
 	}
 	e.last = w
 	e.arm(now)
 }
 
-// remove takes a waiter that has no grant out of the queue.
+// remove takes a waiter that gives up out of the queue, and admits those that fit then.
 func (e *entry) remove(w *waiter, now time.Time) {
 	e.unlink(w)
-	e.discount(w.grant.share)
+	e.uncountShare(w.grant.share)
 	e.admit(now)
 }
 
-// unlink takes a waiter out of the queue.
+// unlink takes a waiter out of the list. If the list is empty then, unlink stops the timer.
 func (e *entry) unlink(w *waiter) {
 	w.queued = false
 	if w.prev == nil {
@@ -218,9 +221,9 @@ func (e *entry) refuse(err error, now time.Time, match func(*waiter) bool) {
 		next := w.next
 		if match(w) {
 			e.unlink(w)
-			e.discount(w.grant.share)
+			e.uncountShare(w.grant.share)
 			w.err = err
-			close(w.turn)
+			close(w.done)
 			refused = true
 		}
 		w = next
@@ -230,8 +233,8 @@ func (e *entry) refuse(err error, now time.Time, match func(*waiter) bool) {
 	}
 }
 
-// arm makes the timer fire no later than the end of the first holder's TTL. A timer that
-// fires too early arms itself again, which is cheaper than a Reset at each renewal and
+// arm makes the timer fire no later than the first TTL passes, if there are waiters. A timer
+// that fires too early arms itself again, which is cheaper than a Reset at each renewal and
 // hand-off.
 func (e *entry) arm(now time.Time) {
 	at := e.firstToEnd().until
@@ -254,7 +257,7 @@ func (e *entry) disarm() {
 }
 
 // expire runs when the timer fires. It may run late, when the entry is free or is used
-// for another lock.
+// for another lock: it then does nothing, or looks at that lock too early.
 func (e *entry) expire() {
 	e.sh.mu.Lock()
 	defer e.sh.mu.Unlock()
@@ -263,15 +266,17 @@ func (e *entry) expire() {
 	}
 	e.armed = time.Time{}
 	now := time.Now()
-	if e := e.sh.live(e.id, now); e != nil {
-		e.arm(now)
+	if held := e.sh.live(e.id, now); held != nil {
+		held.arm(now)
 	}
 }
 
+// locked returns the error that names the first holder.
 func (e *entry) locked(now time.Time) *backend.LockedError {
 	return &backend.LockedError{Holder: e.holders[0].holder(now)}
 }
 
+// info returns what Inspect shows of the lock at now.
 func (e *entry) info(now time.Time) backend.Info {
 	h := e.holders[0].holder(now)
 	info := backend.Info{Name: e.id.name, Holder: &h}

@@ -92,7 +92,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 		}
 		g.share = backend.Reader
 		e.weight = g.share.Weight
-		e.count(g.share)
+		e.countShare(g.share)
 		e.admit(now)
 		return nil
 	})

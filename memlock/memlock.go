@@ -169,9 +169,9 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		sh.mu.Unlock()
 		return g, err
 	}
-	w := &waiter{ttl: req.TTL, turn: make(chan struct{})}
+	w := &waiter{ttl: req.TTL, done: make(chan struct{})}
 	b.fill(&w.grant, sh, id, &req)
-	e.append(w, now)
+	e.enqueue(w, now)
 	var locked *backend.LockedError
 	if req.OnWait != nil {
 		locked = e.locked(now)
@@ -182,7 +182,7 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	}
 
 	select {
-	case <-w.turn:
+	case <-w.done:
 	case <-ctx.Done():
 		w.giveUp()
 		return nil, backend.NotExecuted(ctx.Err())
@@ -193,7 +193,7 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	return &w.grant, nil
 }
 
-// join grants a share of a held lock that nothing waits for, if it fits; else it returns nil.
+// join grants a share of a held lock if it fits and no waiter is queued. Otherwise it returns nil.
 func (b *Backend) join(e *entry, req *backend.Request, now time.Time) (backend.Grant, error) {
 	if err := e.checkCapacity(req.Share); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (b *Backend) join(e *entry, req *backend.Request, now time.Time) (backend.G
 	}
 	g := &grant{}
 	b.fill(g, e.sh, e.id, req)
-	e.count(g.share)
+	e.countShare(g.share)
 	e.grantTo(g, now, now.Add(req.TTL))
 	return g, nil
 }

@@ -44,11 +44,11 @@ type lockID struct{ prefix, name string }
 // shard is the part of a space that one mutex guards, together with the entries,
 // waiters and grants of its locks.
 type shard struct {
-	mu    sync.Mutex
-	last  uint64 // the last token given out; it only rises, whatever becomes of the locks
-	locks map[lockID]*entry
-	spare *entry   // saves the allocation where one lock comes and goes
-	_     [32]byte // keeps neighbours off one cache line
+	mu        sync.Mutex
+	lastToken uint64 // of all locks; it only rises, also when locks are removed
+	locks     map[lockID]*entry
+	spare     *entry   // an unused entry: saves an allocation where one lock comes and goes
+	_         [32]byte // keeps neighbours off one cache line
 }
 
 func (s *Space) shard(id lockID) *shard {

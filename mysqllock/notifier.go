@@ -13,9 +13,9 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// notifier wakes waiters by named locks of the server (GET_LOCK). An attempt in a row owns
+// notifier wakes waiters by named locks of the server (GET_LOCK). A holder or waiter owns
 // the named lock of its owner id; its successor blocks on that lock, and the packet that
-// changes the row releases it. A missed or spurious wake-up costs one read of the row and
+// changes its row releases it. A missed or spurious wake-up costs one read of the row and
 // never causes a grant.
 //
 // A session that owns named locks never waits for one, so named locks cannot deadlock.

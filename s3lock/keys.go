@@ -14,23 +14,26 @@ const (
 	// DefaultPrefix is the first part of all keys, unless WithPrefix or the URL sets another one.
 	DefaultPrefix = "lock"
 
-	maxPrefix = 512
-	// maxEscaped is the longest name that is not hashed: stores on a file system allow 255 bytes.
+	maxPrefix = 512 // bytes
+	// maxEscaped is the length in bytes of the longest escaped name that is not hashed: stores on a
+	// file system allow 255.
 	maxEscaped = 200
-	hashMark   = "!sha256-" // "!" and no hexadecimal digit: no escaped name begins so
-	probeName  = "!probe"
 
-	plain    = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
-	nameMeta = "name" // user metadata of an object whose key is a hash
+	// No escaped name begins with one of these, in which "!" precedes no hexadecimal digit.
+	hashMark  = "!sha256-"
+	probeName = "!probe" // the object that New writes to test the store
+
+	unescaped = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+	nameMeta  = "name" // user metadata of an object whose key is a hash
 )
 
 // Key returns the key of a lock's object. Each byte of the name that is no ASCII letter, digit,
-// "-", "_" or ".", and a "." at the begin, is escaped as "!" and two hexadecimal digits. What is longer
-// than 200 bytes then is hashed.
+// "-", "_" or ".", and a "." at the beginning, is escaped as "!" and two hexadecimal digits. If the
+// escaped name is longer than 200 bytes, "!sha256-" and the SHA-256 of the name replace it.
 func Key(prefix, name string) string {
 	var b strings.Builder
 	for i := range len(name) {
-		if c := name[i]; strings.IndexByte(plain, c) < 0 || c == '.' && i == 0 {
+		if c := name[i]; strings.IndexByte(unescaped, c) < 0 || c == '.' && i == 0 {
 			fmt.Fprintf(&b, "!%02X", c)
 		} else {
 			b.WriteByte(c)
@@ -43,7 +46,7 @@ func Key(prefix, name string) string {
 	return prefix + "/" + b.String()
 }
 
-// metadata returns what an object has beside its value: the name, if the key does not say it.
+// metadata returns the user metadata of an object: the name if the key is a hash, otherwise none.
 func metadata(key, name string) map[string]string {
 	if !strings.Contains(key, "/"+hashMark) {
 		return nil
@@ -51,7 +54,7 @@ func metadata(key, name string) map[string]string {
 	return map[string]string{nameMeta: base64.RawURLEncoding.EncodeToString([]byte(name))}
 }
 
-// nameOf is the reverse of Key. It returns false for an object that is no lock.
+// nameOf is the reverse of Key. It returns false for an object that is not a lock.
 func nameOf(prefix, key string, meta map[string]string) (string, bool) {
 	escaped, ok := strings.CutPrefix(key, prefix+"/")
 	var name []byte
@@ -77,10 +80,11 @@ func nameOf(prefix, key string, meta map[string]string) (string, bool) {
 func checkPrefix(prefix string) error {
 	bad := prefix == "" || len(prefix) > maxPrefix
 	for part := range strings.SplitSeq(prefix, "/") {
-		bad = bad || part == "" || part[0] == '.' || strings.Trim(part, plain) != ""
+		bad = bad || part == "" || part[0] == '.' || strings.Trim(part, unescaped) != ""
 	}
 	if bad {
-		return backend.Invalid("prefix", prefix, fmt.Sprintf("1 to %d ASCII letters, digits, '-', '_' and '.', in parts separated by '/' of which none begins with '.'", maxPrefix))
+		return backend.Invalid("prefix", prefix, fmt.Sprintf("1 to %d ASCII letters, digits, '-', '_' and '.', "+
+			"in parts separated by '/' of which none begins with '.'", maxPrefix))
 	}
 	return nil
 }

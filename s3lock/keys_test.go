@@ -8,15 +8,19 @@ import (
 
 var safeKey = regexp.MustCompile(`^lock/[A-Za-z0-9_!-][A-Za-z0-9_.!-]*$`)
 
-// Two names never have one key, each key is one that stores on a file system allow too, and the name is
-// found again.
+// TestKeys: Key gives each name a key of its own, which stores on a file system accept too, and nameOf
+// returns the name.
 func TestKeys(t *testing.T) {
 	long := strings.Repeat("x", 1024)
 	hashed := strings.TrimPrefix(Key(DefaultPrefix, long), DefaultPrefix+"/")
 	seen := map[string]string{}
 	for _, name := range []string{
-		"a", "A", "a b", "a/b", "a!2Fb", "a!2fb", "/", ".", "..", ".a", "a.", "a..b", "../../x", "\x00", "é", "\xff\xfe", "!", "!probe", probeName + "x", "!sha256-",
-		hashed, long, long + "y", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("/", 66), strings.Repeat("/", 67), strings.Repeat("\x00", 1024),
+		"a", "A", "a b", "a/b", "a!2Fb", "a!2fb", "/", ".", "..", ".a", "a.", "a..b", "../../x",
+		"\x00", "é", "\xff\xfe", "!", probeName, probeName + "x", hashMark,
+		hashed, // looks like the key of long
+		long, long + "y", strings.Repeat("\x00", 1024),
+		strings.Repeat("x", 200), strings.Repeat("x", 201), // 200 bytes is the longest escaped name that is not hashed
+		strings.Repeat("/", 66), strings.Repeat("/", 67), // 198 and 201 bytes when escaped
 	} {
 		key := Key(DefaultPrefix, name)
 		if len(key) > len(DefaultPrefix)+1+maxEscaped || !safeKey.MatchString(key) || key == DefaultPrefix+"/"+probeName {
@@ -32,15 +36,22 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Objects that are no locks have no name.
-func TestNoKeys(t *testing.T) {
+// TestKeysOfOtherObjects: nameOf returns no name for an object that Key and metadata cannot have made.
+func TestKeysOfOtherObjects(t *testing.T) {
 	long := strings.Repeat("x", 1024)
-	for _, key := range []string{"lock/", "lock/!probe", "lock/a/b", "lock/a!2", "lock/a!", "lock/!zz", "lock/!41", "lock/a!2f", "other/a", "lock", "lock/" + strings.Repeat("x", 300), Key(DefaultPrefix, long)} {
+	for _, key := range []string{
+		"lock", "lock/", "lock/a/b", "other/a", "lock/" + probeName,
+		"lock/a!", "lock/a!2", "lock/!zz", // not two hexadecimal digits
+		"lock/!41", "lock/a!2f", // "A" is not escaped, and digits are in upper case
+		"lock/" + strings.Repeat("x", 300), // too long not to be a hash
+		Key(DefaultPrefix, long),           // the name of a hash is in the metadata
+	} {
 		if name, ok := nameOf(DefaultPrefix, key, nil); ok {
 			t.Errorf("%q is the lock %q", key, name)
 		}
 	}
-	if name, ok := nameOf(DefaultPrefix, Key(DefaultPrefix, long), map[string]string{nameMeta: "YQ"}); ok {
+	metadataOfA := map[string]string{nameMeta: "YQ"} // base64 of "a"
+	if name, ok := nameOf(DefaultPrefix, Key(DefaultPrefix, long), metadataOfA); ok {
 		t.Errorf("a hash with the name of another lock: %q", name)
 	}
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/interlock-go/lock/backend/tlsurl"
 )
 
-// A driver reads the TLS settings of its URL.
+// A driver with the schemes toy:// and toys://, of which toys:// uses TLS, reads its URL.
 func ExampleRead() {
 	u, err := backend.ParseURL("toys://lock.internal:7000/?tls_server_name=lock.example.com")
 	if err != nil {
 		log.Fatal(err)
 	}
 	files := tlsurl.Read(u.Params)
-	secure, err := files.Config(true, "toys://")
+	config, err := files.Config(u.Scheme == "toys", "toys://")
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(secure.ServerName)
-	_, err = files.Config(false, "toys://")
+	fmt.Println(config.ServerName)
+	_, err = files.Config(false, "toys://") // the same parameters in a toy:// URL
 	fmt.Println(err)
 	// Output:
 	// lock.example.com

@@ -3,7 +3,7 @@
 //
 //	tls_ca           file of PEM certificates to trust instead of the system's
 //	tls_cert         file of the client's PEM certificate, with tls_key
-//	tls_key          file of its key
+//	tls_key          file of its PEM key
 //	tls_server_name  name to expect in the server's certificate, if not the host's
 //
 // It is a package of its own so that a program with none of these drivers does not
@@ -24,7 +24,7 @@ import (
 // Files are the values of the parameters.
 type Files struct{ ca, cert, key, serverName string }
 
-// Read notes the parameters as known and returns their values.
+// Read marks the parameters as known and returns their values.
 func Read(p *backend.Params) Files {
 	return Files{
 		ca: p.String("tls_ca", ""), cert: p.String("tls_cert", ""), key: p.String("tls_key", ""),
@@ -32,9 +32,10 @@ func Read(p *backend.Params) Files {
 	}
 }
 
-// Config returns the configuration for a secure connection. For one that is not
-// secure it returns nil, and an error that says what is needed if a parameter was
-// given all the same. Its errors name files and never quote them.
+// Config returns the configuration of a secure connection, with TLS 1.2 or newer. If
+// secure is false, Config returns nil, and an error if a parameter was given: it says that
+// these need what needs names, such as "tls=true". All errors match backend.ErrInvalid. They
+// have the names of files and never their content.
 func (f Files) Config(secure bool, needs string) (*tls.Config, error) {
 	if !secure {
 		if f != (Files{}) {
@@ -68,7 +69,8 @@ func (f Files) Config(secure bool, needs string) (*tls.Config, error) {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("%w URL parameters tls_cert, tls_key: %w", backend.ErrInvalid, err)
 	case err != nil: // it may quote the key
-		return nil, backend.Invalid("URL parameters tls_cert, tls_key", f.cert+", "+f.key, "PEM files of a certificate and its key")
+		const accepted = "PEM files of a certificate and its key"
+		return nil, backend.Invalid("URL parameters tls_cert, tls_key", f.cert+", "+f.key, accepted)
 	}
 	c.Certificates = []tls.Certificate{pair}
 	return c, nil

@@ -14,7 +14,7 @@ var coreSteps = []Step{
 		"e != nil && slices.Contains(e.holders, g) {",
 		"e != nil {", "memlock", "TestExpiry|TestBreak|TestTry"},
 	{"memory: a token of its own for each hold", "memlock/entry.go",
-		"\te.sh.last++\n",
+		"\te.sh.lastToken++\n",
 		"", "memlock", "TestTry|TestQueue|TestExpiry"},
 	{"memory: a hold ends with its TTL", "memlock/entry.go",
 		"if now.Before(g.until) {",

@@ -8,7 +8,8 @@ import (
 	"github.com/interlock-go/lock/integration/provision"
 )
 
-// BenchmarkRaw updates one row by its key and commits: the cost of the server itself.
+// BenchmarkRaw updates one row by its key and commits: the cost of the server itself, for
+// comparison with BenchmarkUncontended. The table is made by pgtest.Admin.
 func BenchmarkRaw(b *testing.B) {
 	s := provision.NewPostgres(b, provision.Postgres15)
 	admin := pgtest.Admin(b, s)
@@ -22,6 +23,7 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
+// BenchmarkUncontended acquires and releases a free lock: two transactions.
 func BenchmarkUncontended(b *testing.B) {
 	s := provision.NewPostgres(b, provision.Postgres15)
 	l := open(b, pgtest.With(s, nil))

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// Helpers that redislock has as well.
+// Helpers that the tests of redislock share.
 var (
 	missing        = redistest.Missing
 	freePort       = redistest.FreePort
@@ -39,7 +39,7 @@ const (
 	never = redistest.Never
 )
 
-// masters starts independent servers and returns a client of each.
+// masters starts n independent servers and returns a client of each.
 func masters(t *testing.T, n int) []redis.UniversalClient {
 	t.Helper()
 	var all []redis.UniversalClient
@@ -56,9 +56,10 @@ func masters(t *testing.T, n int) []redis.UniversalClient {
 	return all
 }
 
+// newRedlock returns a Backend over clients. Its set of nodes has a name, because several Backends of
+// a test may reach the same nodes by different addresses, through proxies.
 func newRedlock(t *testing.T, clients []redis.UniversalClient, opts ...Option) *Backend {
 	t.Helper()
-	// clients behind proxies are of the same set
 	r, err := New(clients, append([]Option{WithNodeSet("test")}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +68,7 @@ func newRedlock(t *testing.T, clients []redis.UniversalClient, opts ...Option) *
 	return r
 }
 
-func redlockRequest(key string, n int) backend.Request {
-	return backend.Request{Key: key, Owner: fmt.Sprintf("%032x", n), TTL: 10 * time.Second, Metadata: "me"}
+// redlockRequest returns the request of an attempt whose owner id is the number attempt.
+func redlockRequest(key string, attempt int) backend.Request {
+	return backend.Request{Key: key, Owner: fmt.Sprintf("%032x", attempt), TTL: 10 * time.Second, Metadata: "me"}
 }

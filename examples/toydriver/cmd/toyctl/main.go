@@ -1,4 +1,4 @@
-// Toyctl has the commands of lockctl for the URLs of the toy driver.
+// Toyctl is lockctl for toy:// URLs: an example of a command for a driver of your own.
 package main
 
 import (
