@@ -24,14 +24,8 @@ func CheckRetention(d time.Duration) error {
 // Retention reads the parameter "retention": 0, or MinRetention or more. It is DefaultRetention if
 // it is absent.
 func (p *Params) Retention() time.Duration {
-	v, ok := p.get("retention", acceptedRetention)
-	if !ok {
-		return DefaultRetention
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil || CheckRetention(d) != nil {
-		p.fail("retention", v, acceptedRetention)
-		return DefaultRetention
-	}
-	return d
+	return read(p, "retention", acceptedRetention, DefaultRetention, func(v string) (time.Duration, bool) {
+		d, err := time.ParseDuration(v)
+		return d, err == nil && CheckRetention(d) == nil
+	})
 }

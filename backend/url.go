@@ -104,17 +104,23 @@ type Params struct {
 // NewParams returns the parameters of a parsed query.
 func NewParams(q url.Values) *Params { return &Params{q: q} }
 
-func (p *Params) get(name, accepted string) (string, bool) {
+// read returns a parameter as parse reads it, or def if it is absent or parse returns false.
+func read[T any](p *Params, name, accepted string, def T, parse func(string) (T, bool)) T {
 	p.known = append(p.known, name)
-	v, ok := p.q[name]
-	if ok && len(v) > 1 {
-		p.fail(name, fmt.Sprintf("given %d times", len(v)), accepted+", once") // the values may be secret
-		return "", false
+	given := p.q[name]
+	switch {
+	case len(given) == 0:
+		return def
+	case len(given) > 1:
+		p.fail(name, fmt.Sprintf("given %d times", len(given)), accepted+", once") // the values may be secret
+		return def
 	}
+	v, ok := parse(given[0])
 	if !ok {
-		return "", false
+		p.fail(name, given[0], accepted)
+		return def
 	}
-	return v[0], true
+	return v
 }
 
 func (p *Params) fail(name, value, accepted string) {
@@ -125,68 +131,37 @@ func (p *Params) fail(name, value, accepted string) {
 
 // String reads a parameter as it is.
 func (p *Params) String(name, def string) string {
-	if v, ok := p.get(name, "text"); ok {
-		return v
-	}
-	return def
+	return read(p, name, "text", def, func(v string) (string, bool) { return v, true })
 }
 
 // Duration reads a positive duration such as 500ms, 30s or 1h.
 func (p *Params) Duration(name string, def time.Duration) time.Duration {
-	const accepted = "a positive duration such as 500ms, 30s or 1h"
-	v, ok := p.get(name, accepted)
-	if !ok {
-		return def
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil || d <= 0 {
-		p.fail(name, v, accepted)
-		return def
-	}
-	return d
+	return read(p, name, "a positive duration such as 500ms, 30s or 1h", def, func(v string) (time.Duration, bool) {
+		d, err := time.ParseDuration(v)
+		return d, err == nil && d > 0
+	})
 }
 
 // Int reads a whole number from least to most.
 func (p *Params) Int(name string, def, least, most int) int {
-	accepted := fmt.Sprintf("a whole number from %d to %d", least, most)
-	v, ok := p.get(name, accepted)
-	if !ok {
-		return def
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < least || n > most {
-		p.fail(name, v, accepted)
-		return def
-	}
-	return n
+	return read(p, name, fmt.Sprintf("a whole number from %d to %d", least, most), def, func(v string) (int, bool) {
+		n, err := strconv.Atoi(v)
+		return n, err == nil && n >= least && n <= most
+	})
 }
 
 // Bool reads true or false.
 func (p *Params) Bool(name string, def bool) bool {
-	const accepted = "true or false"
-	v, ok := p.get(name, accepted)
-	if !ok {
-		return def
-	}
-	if v != "true" && v != "false" {
-		p.fail(name, v, accepted)
-		return def
-	}
-	return v == "true"
+	return read(p, name, "true or false", def, func(v string) (bool, bool) {
+		return v == "true", v == "true" || v == "false"
+	})
 }
 
 // Enum reads one of the allowed words.
 func (p *Params) Enum(name, def string, allowed ...string) string {
-	accepted := "one of " + strings.Join(allowed, ", ")
-	v, ok := p.get(name, accepted)
-	if !ok {
-		return def
-	}
-	if !slices.Contains(allowed, v) {
-		p.fail(name, v, accepted)
-		return def
-	}
-	return v
+	return read(p, name, "one of "+strings.Join(allowed, ", "), def, func(v string) (string, bool) {
+		return v, slices.Contains(allowed, v)
+	})
 }
 
 // Err returns an ErrInvalid with the first malformed or repeated parameter, or with an unknown
