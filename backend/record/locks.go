@@ -91,23 +91,15 @@ func (l *Locks) TryAcquire(ctx context.Context, req backend.Request) (backend.Gr
 			return nil, backend.NotExecuted(err)
 		}
 		if g, err := l.tryItem(ctx, req, item); !errors.Is(err, ErrChanged) {
-			return granted(g, err)
+			return g, err
 		}
 	}
 	return nil, backend.ErrLocked // others were faster
 }
 
-// granted returns an interface that is nil if there is an error.
-func granted(g *grant, err error) (backend.Grant, error) {
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
-}
-
 // tryItem makes the attempt on a record that was received. It returns ErrChanged if the record has
 // changed since.
-func (l *Locks) tryItem(ctx context.Context, req backend.Request, item Item) (*grant, error) {
+func (l *Locks) tryItem(ctx context.Context, req backend.Request, item Item) (backend.Grant, error) {
 	v, free := l.judge(req.Key, item)
 	mine := v.Held && v.Owner == req.Owner
 	if !free && !mine {
@@ -117,7 +109,7 @@ func (l *Locks) tryItem(ctx context.Context, req backend.Request, item Item) (*g
 }
 
 // take writes the record of a new grant, or that of a grant whose attempt is repeated.
-func (l *Locks) take(ctx context.Context, req backend.Request, item Item, v value, mine bool) (*grant, error) {
+func (l *Locks) take(ctx context.Context, req backend.Request, item Item, v value, mine bool) (backend.Grant, error) {
 	now := time.Now()
 	next := value{Held: true, Owner: req.Owner, TTL: milliseconds(req.TTL), Metadata: req.Metadata, Since: now.UnixMilli(), Renewed: now.UnixMilli()}
 	switch {

@@ -143,7 +143,7 @@ func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn, item 
 		if item == nil {
 			g, err = q.Locks.TryAcquire(ctx, req)
 		} else {
-			g, err = granted(q.Locks.tryItem(ctx, req, *item))
+			g, err = q.Locks.tryItem(ctx, req, *item)
 		}
 	}
 	switch {
