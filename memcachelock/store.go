@@ -70,8 +70,7 @@ func (b store) Write(ctx context.Context, name string, value []byte, version str
 			}
 			err = b.client.CompareAndSwap(item)
 		}
-		switch {
-		case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCASConflict), errors.Is(err, memcache.ErrCacheMiss):
+		if errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCASConflict) || errors.Is(err, memcache.ErrCacheMiss) {
 			return record.ErrChanged
 		}
 		return err
@@ -88,11 +87,8 @@ func expiration(d time.Duration) int32 {
 // do makes an exchange. The client library takes no context: if ctx ends first, the exchange
 // goes on until its timeout, and Close waits for it.
 func (b *Backend) do(ctx context.Context, exchange func() error) error {
-	if err := ctx.Err(); err != nil {
-		return backend.NotExecuted(err)
-	}
-	if !b.exchanges.Begin() {
-		return backend.ErrClosed
+	if err := b.exchanges.Begin(ctx); err != nil {
+		return err
 	}
 	done := make(chan error, 1)
 	go func() {

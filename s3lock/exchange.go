@@ -23,11 +23,8 @@ type call func(ctx context.Context, opt func(*s3.Options)) error
 // do makes a request and classifies its error. It makes a request again if the service refused it
 // because the clock of this machine is wrong: the client then signs with that of the service.
 func (b *Backend) do(ctx context.Context, request call) error {
-	if err := ctx.Err(); err != nil {
-		return backend.NotExecuted(err)
-	}
-	if !b.exchanges.Begin() {
-		return backend.ErrClosed
+	if err := b.exchanges.Begin(ctx); err != nil {
+		return err
 	}
 	defer b.exchanges.End()
 	err := b.once(ctx, request)
@@ -46,12 +43,9 @@ func (b *Backend) once(ctx context.Context, request call) error {
 		return nil
 	}
 	s := status(err)
-	switch {
-	case s != 0:
-		err = fmt.Errorf("s3: %w", err)
-	case limited.Err() != nil && ctx.Err() == nil:
+	if s == 0 && limited.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("s3: no answer in %v, see the timeout of the driver", b.opt.timeout)
-	default:
+	} else {
 		err = fmt.Errorf("s3: %w", err)
 	}
 	if end := ctx.Err(); end != nil && !errors.Is(err, end) {

@@ -65,11 +65,8 @@ func (b *Backend) Ping(ctx context.Context) error {
 // exchange makes a request with a library that takes no context. If ctx ends first, the outcome is unknown, and the
 // request continues until the timeout of the library.
 func (b *Backend) exchange(ctx context.Context, request func() error) error {
-	if err := ctx.Err(); err != nil {
-		return backend.NotExecuted(err)
-	}
-	if !b.exchanges.Begin() {
-		return backend.ErrClosed
+	if err := b.exchanges.Begin(ctx); err != nil {
+		return err
 	}
 	done := make(chan error, 1)
 	go func() {

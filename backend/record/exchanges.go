@@ -3,6 +3,8 @@ package record
 import (
 	"context"
 	"sync"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // Exchanges counts the exchanges with a service that are under way, for a driver whose Close waits
@@ -15,18 +17,22 @@ type Exchanges struct {
 	running sync.WaitGroup
 }
 
-// Begin counts an exchange until End. It returns false after Close, and counts nothing then.
-func (e *Exchanges) Begin() bool {
+// Begin counts an exchange until End. It returns the error of ctx, marked by NotExecuted, if that has
+// ended, and ErrClosed after Close. It counts nothing then.
+func (e *Exchanges) Begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return backend.NotExecuted(err)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return false
+		return backend.ErrClosed
 	}
 	e.running.Add(1)
-	return true
+	return nil
 }
 
-// End is called at the end of an exchange for which Begin returned true.
+// End is called at the end of an exchange for which Begin returned nil.
 func (e *Exchanges) End() { e.running.Done() }
 
 // Close makes Begin return false. It returns when all exchanges have ended, or with the error of ctx
