@@ -85,8 +85,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"A restart, flush_all or an eviction of a server removes locks: two clients hold one until the next renewal of the first. Memory must suffice (--disable-evictions makes a full server refuse instead).",
 			"Tokens begin with the clock of a client when a server does not know a lock, or has not for the margin: they rise over that if clocks of clients differ by less than the time since then.",
 			"A list of servers shares the keys among them. All clients need the same list; it is no replication.",
-			"A client takes the lock of a holder that died when it has watched it for a TTL. A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin).",
-			backend.CaveatClockRates, backend.CaveatSnapshot,
+			record.CaveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 }

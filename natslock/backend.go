@@ -91,8 +91,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		MaxTTL:   b.config.MaxAge - b.config.MaxAge/10,
 		Caveats: []string{
 			"Servers write to the disk every two minutes (sync_interval): a power failure of the machine of a single server, or of a majority, may lose locks and repeat tokens.",
-			"A client takes the lock of a holder that died when it has watched it for a TTL. A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin).",
-			backend.CaveatClockRates, backend.CaveatSnapshot,
+			record.CaveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 	switch {

@@ -83,8 +83,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"Requests cost money: a holder writes about 3.3 times in a TTL, and the first waiter of each process reads at every poll interval. docs/backends/s3.md has the sums.",
 			"Exclusion needs a store whose conditional writes are atomic. Opening refuses one that ignores the conditions, and cannot find one that checks them and then writes.",
 			"Do not delete the objects of locks, not even by a lifecycle rule: that frees a lock, and the tokens begin with the clock of a client again.",
-			"A client takes the lock of a holder that died when it has watched it for a TTL. A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin).",
-			backend.CaveatClockRates, backend.CaveatSnapshot,
+			record.CaveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 }
