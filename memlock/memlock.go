@@ -125,20 +125,11 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	sh := b.space.shard(id)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.live(id, now)
-	if e == nil {
-		g := &grant{}
-		b.fill(g, sh, id, &req)
-		sh.take(g, now, now.Add(req.TTL))
-		return g, nil
+	g, e, err := b.try(sh, id, &req, now)
+	if g == nil && err == nil {
+		err = e.locked(now)
 	}
-	if g := e.repeated(&req, now); g != nil {
-		return g, nil
-	}
-	if g, err := b.join(e, &req, now); g != nil || err != nil {
-		return g, err
-	}
-	return nil, e.locked(now)
+	return g, err
 }
 
 // Acquire implements backend.Waiter. An attempt that fails has left the queue.
@@ -153,19 +144,8 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		sh.mu.Unlock()
 		return nil, backend.ErrClosed
 	}
-	e := sh.live(id, now)
-	if e == nil {
-		g := &grant{}
-		b.fill(g, sh, id, &req)
-		sh.take(g, now, now.Add(req.TTL))
-		sh.mu.Unlock()
-		return g, nil
-	}
-	if g := e.repeated(&req, now); g != nil {
-		sh.mu.Unlock()
-		return g, nil
-	}
-	if g, err := b.join(e, &req, now); g != nil || err != nil {
+	g, e, err := b.try(sh, id, &req, now)
+	if g != nil || err != nil {
 		sh.mu.Unlock()
 		return g, err
 	}
@@ -191,6 +171,23 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		return nil, w.err
 	}
 	return &w.grant, nil
+}
+
+// try grants a lock that is free, that the attempt already holds, or of which its share fits. Else it
+// returns no grant, but the entry of the lock. The mutex of the shard is held.
+func (b *Backend) try(sh *shard, id lockID, req *backend.Request, now time.Time) (backend.Grant, *entry, error) {
+	e := sh.live(id, now)
+	if e == nil {
+		g := &grant{}
+		b.fill(g, sh, id, req)
+		sh.take(g, now, now.Add(req.TTL))
+		return g, nil, nil
+	}
+	if g := e.repeated(req, now); g != nil {
+		return g, e, nil
+	}
+	g, err := b.join(e, req, now)
+	return g, e, err
 }
 
 // join grants a share of a held lock if it fits and no waiter is queued. Otherwise it returns nil.
