@@ -57,7 +57,7 @@ func (b *Backend) newAttempt(req backend.Request, state attemptState) *attempt {
 	b.attempts[req.Owner] = a
 	a.line = b.lines[req.Key]
 	if a.line == nil {
-		a.line = &line{b: b, slot: make(chan struct{}, 1)}
+		a.line = &line{slot: make(chan struct{}, 1)}
 		b.lines[req.Key] = a.line
 	}
 	a.line.users++

@@ -15,7 +15,6 @@ const (
 // line has the attempts of this process on one key. One request to acquire at a time is in
 // flight. Of the waiters only the first polls: the key is granted to it before the others.
 type line struct {
-	b    *Backend
 	slot chan struct{} // capacity 1: a request to acquire is in flight
 
 	// The rest is guarded by b.mu.
