@@ -1,6 +1,7 @@
 package memcachelock
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -114,10 +115,7 @@ func parse(u *backend.URL) (options, *memcache.Client, error) {
 	if prefix := strings.TrimPrefix(u.Path, "/"); prefix != "" {
 		o.prefix = prefix
 	}
-	if err := checkPrefix(o.prefix); err != nil {
-		return o, nil, err
-	}
-	if err := checkMargin(o.margin); err != nil {
+	if err := cmp.Or(checkPrefix(o.prefix), checkMargin(o.margin)); err != nil {
 		return o, nil, err
 	}
 	if len(u.Hosts) == 0 {

@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -72,19 +73,8 @@ func parse(u *backend.URL) (settings, error) {
 	}
 	secure := p.Enum("tls", "false", "false", "true", "skip-verify")
 	files := tlsurl.Read(p)
-	if err := p.Err(); err != nil {
-		return s, err
-	}
-	if err := checkPrefix(s.prefix); err != nil {
-		return s, err
-	}
-	if _, err := parseTable(s.table); err != nil {
-		return s, err
-	}
-	if err := WithTimeout(s.timeout)(&s.options); err != nil {
-		return s, err
-	}
-	if err := backend.CheckRetention(s.retention); err != nil {
+	_, tableErr := parseTable(s.table)
+	if err := cmp.Or(p.Err(), checkPrefix(s.prefix), tableErr, WithTimeout(s.timeout)(&s.options)); err != nil {
 		return s, err
 	}
 	if len(u.Hosts) != 1 {

@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,10 +72,8 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	}
 	q.Set("target_session_attrs", p.Enum("target_session_attrs", attrs, "any", "read-write", "primary"))
 	_, tableErr := quoteTable(o.table)
-	for _, err := range []error{p.Err(), tableErr, checkPrefix(o.prefix), backend.CheckRetention(o.retention)} {
-		if err != nil {
-			return nil, o, err
-		}
+	if err := cmp.Or(p.Err(), tableErr, checkPrefix(o.prefix)); err != nil {
+		return nil, o, err
 	}
 	if len(u.Hosts) == 0 || strings.Contains(strings.TrimPrefix(u.Path, "/"), "/") {
 		return nil, o, backend.Invalid("URL", u.Path, u.Scheme+"://[user[:password]@]host[:port][,host[:port]...]/database")

@@ -100,10 +100,7 @@ func parse(u *backend.URL) (*Backend, error) {
 	auth := p.Enum("auth", "", "digest")
 	files := tlsurl.Read(p)
 	secure := p.Bool("tls", false)
-	if err := p.Err(); err != nil {
-		return nil, err
-	}
-	if err := cmp.Or(checkPrefix(o.prefix), checkRoot(o.root), backend.CheckRetention(o.retention)); err != nil {
+	if err := cmp.Or(p.Err(), checkPrefix(o.prefix), checkRoot(o.root)); err != nil {
 		return nil, err
 	}
 	if len(u.Hosts) == 0 {

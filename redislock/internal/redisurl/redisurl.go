@@ -2,6 +2,7 @@
 package redisurl
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -76,13 +77,8 @@ func Parse(u *backend.URL) (Settings, error) {
 	case "redis+cluster", "redlock":
 		secure = p.Bool("tls", false)
 	}
-	if err := p.Err(); err != nil {
+	if err := cmp.Or(p.Err(), protocol.CheckPrefix(s.Prefix)); err != nil {
 		return s, err
-	}
-	for _, err := range []error{protocol.CheckPrefix(s.Prefix), backend.CheckRetention(s.Retention)} {
-		if err != nil {
-			return s, err
-		}
 	}
 	if s.Replicas > 0 && (s.ReplicaTimeout < time.Millisecond || s.ReplicaTimeout >= s.Read) {
 		return s, backend.Invalid("URL parameter wait_timeout", s.ReplicaTimeout, fmt.Sprintf("1ms or more, and less than read_timeout, %v", s.Read))
