@@ -103,7 +103,7 @@ func open(ctx context.Context, limit time.Duration, db *sql.DB, o options, addre
 		lockConns, waitConns = min(maxLockConns, o.notifyConns), o.notifyConns // beside pool_size
 	}
 	if lockConns > 0 && waitConns > 0 && b.multiStatements && !server.multiPrimary {
-		b.notifier = newNotifier(b, server.database, server.mariaDB, lockConns, waitConns)
+		b.notifier = newNotifier(b, server.database, lockConns, waitConns)
 		conns -= lockConns + waitConns
 	}
 	b.acquiring = make(chan struct{}, max(1, conns-conns/4))

@@ -3,7 +3,6 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -150,15 +149,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 	var held, handedOver, waiters bool
 	var present string
 	_, err := run(ctx, g.b, g.b.poolConn, func(ctx context.Context, c *sql.Conn) (none struct{}, err error) {
-		rows, err := g.b.query(ctx, c, g.b.downgradePacket(v))
-		if err != nil {
-			return none, err
-		}
-		defer rows.Close()
-		if rows.Next() {
-			err = rows.Scan(&held, &present, &handedOver, &waiters)
-		}
-		return none, mark(errors.Join(err, rows.Err()), true)
+		return none, g.b.queryOne(ctx, c, g.b.downgradePacket(v), &held, &present, &handedOver, &waiters)
 	})
 	switch {
 	case err != nil:

@@ -93,11 +93,11 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	if err != nil || len(found) == 0 {
 		return backend.Info{Name: key}, err
 	}
-	if info := found[0]; len(info.Waiters) == 0 {
+	info := found[0]
+	if len(info.Waiters) == 0 {
 		info.Waiters = nil
-		return info, nil
 	}
-	return found[0], nil
+	return info, nil
 }
 
 // List lists the held keys of the prefix, in pages by primary key.

@@ -56,16 +56,9 @@ type left struct {
 }
 
 func (b *Backend) queryLeft(ctx context.Context, conn *sql.Conn, p packet) (l left, err error) {
-	rows, err := b.query(ctx, conn, p)
-	if err != nil {
-		return l, err
-	}
-	defer rows.Close()
 	var released sql.NullInt64
-	if rows.Next() {
-		err = rows.Scan(&l.done, &l.held, &l.handedOver, &l.shares, &l.more, &released)
-	}
-	return l, mark(errors.Join(err, rows.Err()), true)
+	err = b.queryOne(ctx, conn, p, &l.done, &l.held, &l.handedOver, &l.shares, &l.more, &released)
+	return l, err
 }
 
 // leave removes an attempt as holder or waiter and reports whether it held the key. shares says that

@@ -22,9 +22,8 @@ import (
 type notifier struct {
 	b        *Backend
 	prefix   string // of named locks, which are global to the server
-	mariaDB  bool
-	maxConns int // lock connections; 0 after close
-	maxWaits int // connections that wait for a named lock
+	maxConns int    // lock connections; 0 after close
+	maxWaits int    // connections that wait for a named lock
 
 	mu      sync.Mutex // guards the fields below
 	conns   []*lockConn
@@ -47,11 +46,11 @@ const (
 	maxCooldown     = time.Minute
 )
 
-func newNotifier(b *Backend, database string, mariaDB bool, maxConns, maxWaits int) *notifier {
+func newNotifier(b *Backend, database string, maxConns, maxWaits int) *notifier {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s.%s", database, b.table.name)
 	return &notifier{
-		b: b, mariaDB: mariaDB, maxConns: maxConns, maxWaits: maxWaits,
+		b: b, maxConns: maxConns, maxWaits: maxWaits,
 		prefix: fmt.Sprintf("interlock.%08x.", h.Sum32()), // 51 bytes with an owner id; the servers allow 64
 		owners: map[string]*lockConn{}, waits: map[*line]context.CancelFunc{},
 	}

@@ -16,7 +16,7 @@ import (
 // full afterwards, and ends the connections that wait.
 func TestYieldConns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNotifier(&Backend{table: table{name: "t"}}, "db", true, 1, 1)
+		n := newNotifier(&Backend{table: table{name: "t"}}, "db", 1, 1)
 		stopped := false
 		n.waitBegins(&line{}, func() { stopped = true })
 		for _, c := range []struct{ after, want time.Duration }{
@@ -73,7 +73,7 @@ func withLockConn(t *testing.T, fails string, f func(*notifier, *lockConn)) (sta
 	db := sql.OpenDB(server)
 	defer db.Close()
 	b := &Backend{db: db, opt: defaults(), table: table{name: "t"}, life: t.Context()}
-	n := newNotifier(b, "db", true, 1, 1)
+	n := newNotifier(b, "db", 1, 1)
 	b.notifier = n
 	conn, err := db.Conn(t.Context())
 	if err != nil {

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -170,6 +171,19 @@ func (b *Backend) query(ctx context.Context, conn *sql.Conn, p packet) (*sql.Row
 	}
 	rows, err := conn.QueryContext(ctx, p[last])
 	return rows, mark(err, true)
+}
+
+// queryOne sends the packet and reads the first row of its last statement, if there is one.
+func (b *Backend) queryOne(ctx context.Context, conn *sql.Conn, p packet, into ...any) error {
+	rows, err := b.query(ctx, conn, p)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		err = rows.Scan(into...)
+	}
+	return mark(errors.Join(err, rows.Err()), true)
 }
 
 // rollBack ends the transaction after an error of the server, and returns the error.

@@ -12,13 +12,12 @@ import (
 // serverInfo is what probe finds out about the server.
 type serverInfo struct {
 	database     string
-	mariaDB      bool
 	multiPrimary bool // several nodes accept writes: a named lock is known to one of them only
 	caveats      []string
 }
 
 // probe reads the settings of the server, on one connection, and prepares the table. It sets
-// b.lockingRead and b.multiStatements.
+// b.lockingRead, b.multiStatements, b.mariaDB and b.sharing.
 func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	conn, err := b.connect(ctx)
 	if err != nil {
@@ -50,7 +49,7 @@ func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	if flush != 1 {
 		info.caveats = []string{fmt.Sprintf("The server runs with innodb_flush_log_at_trx_commit=%d: a crash may lose the grants of the last second; their holders find out at their next renewal only.", flush)}
 	}
-	info.mariaDB = strings.Contains(strings.ToLower(version), "mariadb")
+	b.mariaDB = strings.Contains(strings.ToLower(version), "mariadb")
 	if info.database = b.table.database; info.database == "" {
 		info.database = database.String
 	}
@@ -60,7 +59,6 @@ func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	if b.multiStatements, err = multiStatements(ctx, conn); err != nil {
 		return info, err
 	}
-	b.mariaDB = info.mariaDB
 	if b.sharing, err = sharing(ctx, conn); err != nil {
 		return info, err
 	}

@@ -3,7 +3,6 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -142,14 +141,7 @@ func (b *Backend) deletePacket(keys []string, unused time.Duration) packet {
 // count sends a packet whose result is a number.
 func (b *Backend) count(ctx context.Context, p packet) (int, error) {
 	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (n int, err error) {
-		rows, err := b.query(ctx, c, p)
-		if err != nil {
-			return 0, err
-		}
-		defer rows.Close()
-		if rows.Next() {
-			err = rows.Scan(&n)
-		}
-		return n, mark(errors.Join(err, rows.Err()), true)
+		err = b.queryOne(ctx, c, p, &n)
+		return n, err
 	})
 }

@@ -61,7 +61,7 @@ func (n *notifier) endUnusedLocked() {
 // block waits up to limit for the named lock of owner and reads the row, in one packet.
 func (n *notifier) block(ctx context.Context, conn *sql.Conn, owner string, limit time.Duration, read string) (s rowState, free bool, err error) {
 	name, hint, seconds := n.name(owner), "", fmt.Sprintf("%.3f", limit.Seconds())
-	if !n.mariaDB { // GET_LOCK of MySQL rounds to seconds
+	if !n.b.mariaDB { // GET_LOCK of MySQL rounds to seconds
 		hint, seconds = fmt.Sprintf("/*+ MAX_EXECUTION_TIME(%d) */ ", limit.Milliseconds()), fmt.Sprint(int(maxWait/time.Second)*2)
 	}
 	sent := time.Now()

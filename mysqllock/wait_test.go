@@ -10,7 +10,7 @@ import (
 func TestNames(t *testing.T) {
 	used := map[string]bool{}
 	for _, at := range []struct{ database, table string }{{"a", "t"}, {"b", "t"}, {"a", "u"}} {
-		n := newNotifier(&Backend{table: table{name: at.table}}, at.database, true, 1, 1)
+		n := newNotifier(&Backend{table: table{name: at.table}}, at.database, 1, 1)
 		for _, name := range []string{n.name(ownerOf(1)), n.processName("0123456789abcdef", 0), n.processName("0123456789abcdef", 4)} {
 			if len(name) > 64+2 || used[name] {
 				t.Errorf("%v: named lock %s", at, name)
