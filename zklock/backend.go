@@ -3,7 +3,9 @@ package zklock
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,10 +45,17 @@ var (
 	_ backend.Pinger        = (*Backend)(nil)
 )
 
-func newBackend(o options) *Backend {
+// newBackend returns a backend of these servers, each host or host:port.
+func newBackend(o options, servers []string) *Backend {
 	b := &Backend{
 		opt: o, base: o.root + "/" + o.prefix,
 		sessions: map[time.Duration]*session{}, attempts: map[string]*attempt{}, held: map[string]bool{}, used: map[string]time.Time{},
+	}
+	for _, h := range servers {
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			h = net.JoinHostPort(strings.Trim(h, "[]"), "2181")
+		}
+		b.addrs = append(b.addrs, h)
 	}
 	b.life, b.stop = context.WithCancel(context.Background())
 	return b

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -32,30 +31,20 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 // sessions: only then it knows when each request was sent, and so how long a
 // session lasts. For requests of the caller in such a session see [Backend.Client].
 func New(ctx context.Context, servers []string, opts ...Option) (*Backend, error) {
-	b := newBackend(defaults())
+	o := defaults()
 	for _, f := range opts {
-		if err := f(&b.opt); err != nil {
+		if err := f(&o); err != nil {
 			return nil, err
 		}
 	}
-	b.base = b.opt.root + "/" + b.opt.prefix
 	if len(servers) == 0 {
 		return nil, backend.Invalid("servers", "none", "host or host:port of one server or more")
 	}
-	b.setServers(servers)
+	b := newBackend(o, servers)
 	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
 	return b, nil
-}
-
-func (b *Backend) setServers(servers []string) {
-	for _, h := range servers {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), "2181")
-		}
-		b.addrs = append(b.addrs, h)
-	}
 }
 
 // open asks a server for its bounds and creates the node below which all locks are.
@@ -106,8 +95,7 @@ func parse(u *backend.URL) (*Backend, error) {
 	if len(u.Hosts) == 0 {
 		return nil, backend.Invalid("URL hosts", "", "zk://host[:port][,host[:port]...][/chroot]")
 	}
-	b := newBackend(o)
-	b.setServers(u.Hosts)
+	b := newBackend(o, u.Hosts)
 	switch {
 	case u.User != nil:
 		password, _ := u.User.Password()

@@ -61,12 +61,8 @@ func (w *waiter) awaitEmptyQueue(ctx context.Context, q []child) error {
 	w.queued, w.lastContact = true, time.Now()
 	if last.stat != nil {
 		w.reportWaiting(newHolder(q[0], node{}))
-		select {
-		case <-last.event:
-		case <-w.a.s.done:
-			return w.a.s.endErr()
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if _, err := w.awaitOne(ctx, last.event); err != nil {
+			return err
 		}
 	}
 	return w.a.s.deleteIfEmpty(ctx, w.a.dir)

@@ -140,8 +140,8 @@ func (f *fakeServer) serve(c net.Conn) error {
 }
 
 func newTestBackend(f *fakeServer) *Backend {
-	b := newBackend(defaults())
-	b.addrs, b.opt.dialTimeout = []string{f.listener.Addr().String()}, 10*time.Second
+	b := newBackend(defaults(), []string{f.listener.Addr().String()})
+	b.opt.dialTimeout = 10 * time.Second
 	return b
 }
 

@@ -180,7 +180,7 @@ func TestFirstCallerGivesUp(t *testing.T) {
 // TestContextEndedBefore: an attempt whose context has ended is forgotten.
 func TestContextEndedBefore(t *testing.T) {
 	t.Parallel()
-	b := newBackend(defaults())
+	b := newBackend(defaults(), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range 100 {
