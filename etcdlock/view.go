@@ -61,10 +61,8 @@ func (a *attempt) viewFor(ctx context.Context, p queuePlace) (v *view, predecess
 	b.mu.Lock()
 	v = b.views[a.folder]
 	b.mu.Unlock()
-	if v != nil {
-		if v.processes() > most {
-			return nil, ""
-		}
+	if v != nil && v.processes() > most {
+		return nil, ""
 	}
 	if v == nil && p.others > int64(most) {
 		processes, predecessor, err := a.countProcesses(ctx, p)
