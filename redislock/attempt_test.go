@@ -13,7 +13,7 @@ import (
 
 // fabricated is an attempt without a server.
 func fabricated(ttl time.Duration) *attempt {
-	b := &Backend{srv: server.New(nil, false), attempts: map[string]*attempt{}}
+	b := &Backend{srv: server.New(nil), attempts: map[string]*attempt{}}
 	b.subs = newSubscriptions(b)
 	r := request("k")
 	r.TTL = ttl

@@ -72,7 +72,7 @@ func open(ctx context.Context, client redis.UniversalClient, o options) (*Backen
 		return nil, backend.Invalid("timeout of waiting for replicas", o.replicaTimeout, fmt.Sprintf("less than the client's read timeout, %v", rt))
 	}
 	b := &Backend{
-		srv: server.New(client, false), proc: protocol.NewProcess(o.prefix, kind), opt: o,
+		srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o,
 		attempts: map[string]*attempt{}, asking: map[string]*attempt{}, settled: map[string]struct{}{},
 	}
 	b.srv.Around = b.around

@@ -39,7 +39,7 @@ type attempt struct {
 func (r *Backend) newAttempt(req backend.Request, queue string) *attempt {
 	a := &attempt{
 		r: r, req: req, keys: r.proc.Keys(req.Key), queue: queue, freeBy: quorumRelease,
-		ticket: r.ticket(), address: req.Owner + "@" + r.proc.Address,
+		ticket: r.ticket(), address: r.proc.OwnerAddress(req.Owner),
 		changed: make(chan struct{}, 1),
 	}
 	a.names = r.names(a.keys, req.Owner)
@@ -105,7 +105,7 @@ func (a *attempt) answer(i int, r protocol.Reply, err error) {
 		switch r.Status {
 		case protocol.Yes, protocol.No:
 		case protocol.WrongType:
-			err = r.WrongTypeError(a.keys)
+			err = r.CheckType(a.keys)
 		case protocol.Abandoned:
 			err = fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
 		case late:

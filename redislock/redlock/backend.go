@@ -70,11 +70,10 @@ func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.openTimeout)
 	defer cancel()
-	return open(ctx, masters, o, false)
+	return open(ctx, masters, o)
 }
 
-// open returns a backend, which closes the clients if own is set.
-func open(ctx context.Context, clients []*redis.Client, o options, own bool) (*Backend, error) {
+func open(ctx context.Context, clients []*redis.Client, o options) (*Backend, error) {
 	if len(clients) < redisurl.MinNodes {
 		return nil, backend.Invalid("number of nodes of a Redlock", len(clients), fmt.Sprintf("%d or more, preferably an odd number", redisurl.MinNodes))
 	}
@@ -85,7 +84,7 @@ func open(ctx context.Context, clients []*redis.Client, o options, own bool) (*B
 	r.proc.OwnCounters = true
 	r.life, r.end = context.WithCancel(context.Background())
 	for i, c := range clients {
-		r.nodes = append(r.nodes, r.newNode(i, c, own))
+		r.nodes = append(r.nodes, r.newNode(i, c))
 	}
 	r.clocks.all = make([]clock, len(clients))
 	if r.opt.set == "" {
@@ -99,9 +98,6 @@ func open(ctx context.Context, clients []*redis.Client, o options, own bool) (*B
 	r.opt.set = fmt.Sprintf("%x", sha256.Sum256([]byte(r.opt.set)))[:16]
 	found, err := r.probeNodes(ctx)
 	if err != nil {
-		for _, n := range r.nodes {
-			n.srv.Own = false // the caller closes them
-		}
 		_ = r.Close(ctx) // err is the one that matters
 		return nil, server.WithoutUncertain(err)
 	}

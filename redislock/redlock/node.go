@@ -52,8 +52,8 @@ func (q quarantine) passed() time.Duration {
 	return q.served + time.Since(q.at)
 }
 
-func (r *Backend) newNode(i int, client *redis.Client, own bool) *node {
-	return &node{r: r, i: i, srv: server.New(client, own), name: client.Options().Addr}
+func (r *Backend) newNode(i int, client *redis.Client) *node {
+	return &node{r: r, i: i, srv: server.New(client), name: client.Options().Addr}
 }
 
 // args returns the arguments of a quorum script: its own between the common ones.

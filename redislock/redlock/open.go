@@ -35,8 +35,11 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	clients := s.Nodes()
 	limited, cancel := context.WithTimeout(ctx, s.OpenTimeout())
 	defer cancel()
-	r, err := open(limited, clients, o, true)
+	r, err := open(limited, clients, o)
 	if err == nil {
+		for _, n := range r.nodes {
+			n.srv.Own = true
+		}
 		return r, nil
 	}
 	for _, c := range clients {

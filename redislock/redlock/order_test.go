@@ -12,7 +12,7 @@ import (
 // that of the attempt.
 func TestRedlockCleanWhilePolling(t *testing.T) {
 	t.Parallel()
-	n := &node{srv: server.New(nil, false)}
+	n := &node{srv: server.New(nil)}
 	n.srv.Stop() // freeInBackground returns
 	r := &Backend{nodes: []*node{n}, attempts: map[string]*attempt{}}
 	a := &attempt{r: r, changed: make(chan struct{}, 1), votes: []*vote{{}}}

@@ -158,17 +158,12 @@ func (r Reply) since(us int64) time.Duration {
 	return time.Duration(r.US-us) * time.Microsecond
 }
 
-// WrongTypeError returns the error for a key of another type than string.
-func (r Reply) WrongTypeError(k Keys) error {
-	return fmt.Errorf("%w: redis key %.200q holds a %s, and a lock is a string: choose another name or prefix", backend.ErrInvalid, k.Lock, r.Str(0))
-}
-
-// CheckType returns WrongTypeError if the reply says so.
+// CheckType returns an error if the key is of another type than string.
 func (r Reply) CheckType(k Keys) error {
-	if r.Status == WrongType {
-		return r.WrongTypeError(k)
+	if r.Status != WrongType {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: redis key %.200q holds a %s, and a lock is a string: choose another name or prefix", backend.ErrInvalid, k.Lock, r.Str(0))
 }
 
 // OfMillis converts ms to a duration. It limits a value that a foreign client has set, so that sums do not overflow.

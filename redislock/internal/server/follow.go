@@ -22,11 +22,11 @@ func (s *Server) Follow(keys protocol.Keys, left int64, script *protocol.Script,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	end := time.Now().Add(protocol.OfMillis(left) + protocol.PollSlack())
-	if _, pending := s.followed[keys.Lock]; pending {
-		s.followed[keys.Lock] = end
+	_, pending := s.followed[keys.Lock]
+	s.followed[keys.Lock] = end
+	if pending {
 		return
 	}
-	s.followed[keys.Lock] = end
 	var look func()
 	look = func() {
 		s.mu.Lock()

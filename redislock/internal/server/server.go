@@ -42,9 +42,9 @@ type Server struct {
 	tasks    sync.WaitGroup       // requests and goroutines
 }
 
-// New returns a Server that uses client. If own is set, Close closes the client.
-func New(client redis.UniversalClient, own bool) *Server {
-	s := &Server{Client: client, Own: own, jobs: make(chan func()), followed: map[string]time.Time{}}
+// New returns a Server that uses client.
+func New(client redis.UniversalClient) *Server {
+	s := &Server{Client: client, jobs: make(chan func()), followed: map[string]time.Time{}}
 	s.Cluster, _ = client.(*redis.ClusterClient)
 	s.Life, s.end = context.WithCancel(context.Background())
 	return s
