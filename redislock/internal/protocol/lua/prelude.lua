@@ -27,6 +27,9 @@ local function parse_owner(s)
   if owner and #owner == 32 and #addr == 17 and (#s == 50 or string.sub(s, 51, 51) == ' ') then return owner, addr end
 end
 
+-- parse_member returns the ttl of a waiter, its share ('' is the whole key), and its metadata.
+local function parse_member(member) return string.match(string.sub(member, 51), '^ (%d+)(:?[%d/]*) ?(.*)$') end
+
 -- read is redis.call. For a key of another type it returns nil and the error.
 local function read(...)
   local r = redis.pcall(...)
@@ -194,7 +197,7 @@ local function grant_next(expired, unclaimed)
   end
   local member = first_waiter()
   if not member or member == AGAIN then return member end
-  local ttl, share, meta = string.match(string.sub(member, 51), '^ (%d+)(:?[%d/]*) ?(.*)$')
+  local ttl, share, meta = parse_member(member)
   if share ~= '' then
     if not shares then return AGAIN end -- the share was behind dead waiters
     return shares.admit(unclaimed)

@@ -16,9 +16,6 @@ if sharing then
     capacity, permits, count = tonumber(c) or 0, p or '', read('ZCARD', ENDS) or 0
   end
 
-  -- parse_member returns the ttl of a waiter, its share ('' is the whole key), and its metadata.
-  local function parse_member(member) return string.match(string.sub(member, 51), '^ (%d+)(:?[%d/]*) ?(.*)$') end
-
   local function left(at) return math.max(math.ceil((at - us) / 1000), 0) end
 
   -- first_end returns the holder whose lease ends first, and when.
