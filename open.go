@@ -123,7 +123,7 @@ func (c *Client) newCore(b backend.Backend) (*core, error) {
 		return nil, c.wrap("open", "", err)
 	}
 	cfg := engine.Config{
-		Backend: r.backend, Caps: r.caps, Tasks: tasks, Cleaner: cleaner,
+		Backend: r.backend, Caps: r.caps, Cleaner: cleaner,
 		EndErr: func(key string, cause error) error { return c.wrap("hold", key, cause) },
 	}
 	if c.reports() {

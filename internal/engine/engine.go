@@ -26,7 +26,6 @@ var ErrReleased = errors.New("lock released")
 type Config struct {
 	Backend backend.Backend
 	Caps    backend.Capabilities // of Backend
-	Tasks   *task.Group
 	Cleaner *cleanup.Cleaner
 	Report  func(ctx context.Context, e Event)  // nil: nothing is reported; called without locks held
 	Outage  func(Outage)                        // nil: nothing is reported; called without locks held
@@ -49,7 +48,7 @@ type Engine struct {
 
 // New returns an engine. It closes cfg.Backend when it is closed.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, caps: cfg.Caps, tasks: cfg.Tasks, outages: outages{report: cfg.Outage}, held: map[*heldGrant]struct{}{}}
+	e := &Engine{cfg: cfg, caps: cfg.Caps, tasks: cfg.Cleaner.Tasks, outages: outages{report: cfg.Outage}, held: map[*heldGrant]struct{}{}}
 	e.waiter, _ = backend.As[backend.Waiter](cfg.Backend)
 	return e
 }
