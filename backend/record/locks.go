@@ -82,10 +82,6 @@ func (l *Locks) decode(item Item) value {
 	return v
 }
 
-// ExpiresIn returns for how long this client must still see the record of key unchanged until
-// it may take it; zero if it may, or has not seen it.
-func (l *Locks) ExpiresIn(key string) time.Duration { return l.seen.left(key) }
-
 // TryAcquire implements backend.Backend.
 func (l *Locks) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	for range attempts {

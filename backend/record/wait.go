@@ -106,7 +106,7 @@ func (q *Queue) first(ctx context.Context, req backend.Request, t *turn) (backen
 			if !t.fresh {
 				pause = polls.next(q, t.locked.Load().Holder.Owner)
 			}
-			if expires := q.Locks.ExpiresIn(req.Key); expires > 0 {
+			if expires := q.Locks.seen.left(req.Key); expires > 0 {
 				pause = min(pause, expires)
 			}
 		case time.Since(t.failing) > req.TTL, errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed):

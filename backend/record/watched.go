@@ -58,7 +58,8 @@ func (w *watched) look(key string, seen written, ttl time.Duration) time.Duratio
 	return now.Sub(s.since)
 }
 
-// left returns for how long a record must still be unchanged until it has been for its TTL.
+// left returns for how long a record must still be unchanged until it has been for its TTL, and this client may take
+// it; zero if it may, or has not seen it.
 func (w *watched) left(key string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
