@@ -70,7 +70,8 @@ func (b store) Write(ctx context.Context, name string, value []byte, version str
 			}
 			err = b.client.CompareAndSwap(item)
 		}
-		if errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCASConflict) || errors.Is(err, memcache.ErrCacheMiss) {
+		if errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCASConflict) ||
+			errors.Is(err, memcache.ErrCacheMiss) {
 			return record.ErrChanged
 		}
 		return err

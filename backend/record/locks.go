@@ -12,7 +12,8 @@ import (
 const DefaultMargin = 10 * time.Minute
 
 // CaveatMargin is a caveat of every driver with an option WithMargin whose default is DefaultMargin.
-const CaveatMargin = "A client takes the lock of a holder that died when it has watched it for a TTL. A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin)."
+const CaveatMargin = "A client takes the lock of a holder that died when it has watched it for a TTL. " +
+	"A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin)."
 
 // Lateness is what a driver declares as [backend.Capabilities.Lateness] if a request crosses the network: a server that
 // hangs for longer than a TTL may execute what it has received.

@@ -48,7 +48,10 @@ type Engine struct {
 
 // New returns an engine. It closes cfg.Backend when it is closed.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, caps: cfg.Caps, tasks: cfg.Cleaner.Tasks, outages: outages{report: cfg.Outage}, held: map[*heldGrant]struct{}{}}
+	e := &Engine{
+		cfg: cfg, caps: cfg.Caps, tasks: cfg.Cleaner.Tasks,
+		outages: outages{report: cfg.Outage}, held: map[*heldGrant]struct{}{},
+	}
 	e.waiter, _ = backend.As[backend.Waiter](cfg.Backend)
 	return e
 }

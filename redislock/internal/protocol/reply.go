@@ -163,7 +163,8 @@ func (r Reply) CheckType(k Keys) error {
 	if r.Status != WrongType {
 		return nil
 	}
-	return fmt.Errorf("%w: redis key %.200q holds a %s, and a lock is a string: choose another name or prefix", backend.ErrInvalid, k.Lock, r.Str(0))
+	return fmt.Errorf("%w: redis key %.200q holds a %s, and a lock is a string: choose another name or prefix",
+		backend.ErrInvalid, k.Lock, r.Str(0))
 }
 
 // OfMillis converts ms to a duration. It limits a value that a foreign client has set, so that sums do not overflow.
