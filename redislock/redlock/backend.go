@@ -182,15 +182,13 @@ func (r *Backend) all(ctx context.Context, ttl time.Duration, enough func(outcom
 		select {
 		case a := <-ch:
 			open--
-			o.errs[a.i] = a.err
-			switch {
-			case a.err != nil:
-			case a.r.Status == protocol.Yes:
+			if o.errs[a.i] = a.err; a.err != nil {
+				continue
+			}
+			if o.replies[a.i] = a.r; a.r.Status == protocol.Yes {
 				o.yes++
-				o.replies[a.i] = a.r
-			default:
+			} else {
 				o.no++
-				o.replies[a.i] = a.r
 			}
 		case <-timer.C:
 			if o.yes+o.no < r.quorum && timeout < quorumTimeout {

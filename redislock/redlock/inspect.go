@@ -23,16 +23,21 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	if err != nil {
 		return backend.Info{}, err
 	}
-	var infos []backend.Info
-	for i, err := range o.errs {
-		if err == nil {
-			infos = append(infos, o.replies[i].Info(key))
-		}
-	}
+	infos := o.infos(key)
 	if len(infos) < r.quorum {
 		return backend.Info{}, r.failed("answered", len(infos), o.errs)
 	}
 	return r.merge(key, infos), nil
+}
+
+// infos returns what the nodes that have answered know about a key.
+func (o outcome) infos(key string) (all []backend.Info) {
+	for i, err := range o.errs {
+		if err == nil {
+			all = append(all, o.replies[i].Info(key))
+		}
+	}
+	return all
 }
 
 // merge combines the answers of the nodes. The holder is the attempt that may have a quorum if
@@ -104,13 +109,7 @@ func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 		}
 		return nil, backend.Uncertain(err)
 	}
-	var infos []backend.Info
-	for i, err := range o.errs {
-		if err == nil {
-			infos = append(infos, o.replies[i].Info(key))
-		}
-	}
-	h := r.merge(key, infos).Holder
+	h := r.merge(key, o.infos(key)).Holder
 	if h != nil && owner != "" && owner != h.Owner {
 		return nil, &backend.LockedError{Holder: *h}
 	}
