@@ -190,12 +190,13 @@ func (a *attempt) await(ctx context.Context) (*grant, error) {
 	var failing time.Time // when an outage began; zero while the polls succeed
 	backoff := minBackoff
 	for {
-		a.peek = false
+		a.peek, a.claim = false, false
 		select {
 		case p := <-a.pushed:
 			if g := a.acceptPush(p); g != nil {
 				return g, nil
 			}
+			a.claim = true
 		case <-a.timer.C:
 			a.peek = true
 		case <-ctx.Done():

@@ -30,6 +30,7 @@ type attempt struct {
 	timer *time.Timer // of the next poll; nil of TryAcquire
 
 	peek       bool      // the next request is a poll that is expected to find nothing new
+	claim      bool      // the next request follows a push
 	shares     bool      // the lock was used with shares
 	unanswered bool      // a request to acquire had no reply: the server may still execute it
 	pushed     chan push // capacity 1: a grant that was pushed

@@ -12,10 +12,10 @@ import (
 
 const wrongCapacity = -2 // status of a reply; shared contenders with another capacity hold the key or wait
 
-// askShare sends one request for a share, as ask does. A request locks the row of the lock. A poll
-// looks first, without that, whether the attempt still waits. The look also asks the process of the
-// first waiter, if that waiter does not fit beside the holders, whether it is alive. If the process
-// does not answer in time, its waiters are removed.
+// askShare sends one request for a share, as ask does. A request locks the row of the lock. After a push
+// a renewal, which does not, tells the slots. A poll looks first, without that lock, whether the attempt
+// still waits. The look also asks the process of the first waiter, if that waiter does not fit beside the
+// holders, whether it is alive. If the process does not answer in time, its waiters are removed.
 func (a *attempt) askShare(ctx context.Context, queue bool, retryFor time.Duration) (r reply, err error) {
 	b, share, found, capacity := a.b, a.req.Share, false, 0
 	scan := func(row pgx.CollectableRow) (none struct{}, err error) {
@@ -31,16 +31,18 @@ func (a *attempt) askShare(ctx context.Context, queue bool, retryFor time.Durati
 		return do(b.sql.share, a.key, a.req.Owner, a.processAndHash(), escape(a.req.Metadata), micro(a.req.TTL), queue, int64(share.Weight), int64(share.Capacity), passed)
 	}
 	request := func(step int, kind string) []call {
-		switch step {
-		case 0:
+		switch {
+		case step == 0 && a.peek:
 			return []call{do(b.sql.peek, a.key, a.req.Owner, b.process)}
-		case 1:
+		case step == 0:
+			return []call{do(b.sql.renewShare, a.key, a.req.Owner, micro(a.req.TTL))}
+		case step == 1:
 			return []call{do(b.sql.ensure, a.key), ask(false)}
 		}
 		return []call{do(b.sql.ensure, a.key), a.pass(kind), ask(true)}
 	}
 	step := 1
-	if a.peek {
+	if a.peek || a.claim {
 		step = 0
 	}
 	for kind := "pass"; ; step = min(step+1, 2) {
