@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -158,6 +159,42 @@ func TestLocksInAnOutage(t *testing.T) {
 			if h := f.holder(fmt.Sprint("asked ", i)); h != "" {
 				t.Fatalf("a lock is held that no goroutine got: %s", h)
 			}
+		}
+	})
+}
+
+// While the service does not acknowledge that an attempt is abandoned, no further attempt on the lock is sent, however
+// often a program calls Lock. When it answers again, a Lock that waits goes on.
+func TestOneAttemptOfALockInAnOutage(t *testing.T) {
+	const locks, outage = 20, 30 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newClient(t, f, lock.WithTTL(time.Minute))
+		start := time.Now()
+		f.setSpoil(unanswered(start, start.Add(outage)))
+		var all sync.WaitGroup
+		for i := range locks {
+			all.Go(func() {
+				m := c.Mutex(fmt.Sprint("asked ", i))
+				for n := 0; time.Since(start) < outage-time.Second; n++ {
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					_, err := m.Lock(ctx)
+					cancel()
+					wantErr(t, "Lock", err, context.DeadlineExceeded)
+					if unknown := errors.Is(err, lock.ErrUncertain); unknown != (n == 0) {
+						t.Errorf("call %d of %s: outcome unknown: %v, want it of the first call only: %v", n, m.Name(), unknown, err)
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				if _, err := m.Lock(ctx); err != nil {
+					t.Errorf("3 s after the outage: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if n := f.count("acquire"); n != 2*locks {
+			t.Errorf("%d attempts were sent for %d locks, want one of each in the outage and one after it", n, locks)
 		}
 	})
 }

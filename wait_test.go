@@ -118,8 +118,8 @@ func TestWaitLimit(t *testing.T) {
 func TestWaitLimitWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		m := newClient(t, f).Mutex("k", lock.WithWait(time.Second))
-		for _, driver := range []func(error) error{
+		c := newClient(t, f)
+		for i, driver := range []func(error) error{
 			backend.Uncertain,
 			func(err error) error { return fmt.Errorf("connecting to 10.0.0.1: %w", err) },
 		} {
@@ -127,6 +127,7 @@ func TestWaitLimitWithoutAnswer(t *testing.T) {
 				<-ctx.Done()
 				return driver(ctx.Err()), false
 			})
+			m := c.Mutex(fmt.Sprint("k", i), lock.WithWait(time.Second))
 			start := time.Now()
 			_, err := m.Lock(t.Context())
 			wantWaitLimit(t, "Lock", err, start, 1250*time.Millisecond) // and the wait for Abandon

@@ -32,7 +32,14 @@ type Cleaner struct {
 	mu       sync.Mutex // guards the fields below
 	working  int        // goroutines
 	queue    []*cleanup
-	oneByOne bool // the backend cannot abandon many at once, as it is deployed
+	oneByOne bool                // the backend cannot abandon many at once, as it is deployed
+	overdue  map[string]*overdue // by key
+}
+
+// overdue counts the attempts on a key that are not abandoned although AbandonAndWait has waited for that.
+type overdue struct {
+	n    int
+	none chan struct{} // closed when n is 0
 }
 
 // cleanup is a request that is to be acknowledged.
@@ -42,13 +49,74 @@ type cleanup struct {
 	release      func(context.Context) error // nil: the attempt is abandoned
 	deadline     time.Time                   // zero: none
 	acknowledged chan bool                   // capacity 1
+	overdue      bool                        // counted in Cleaner.overdue; guarded by Cleaner.mu
 }
 
 // Abandon abandons an attempt in the background, for as long as a request of it may be
-// executed. The channel receives one value: whether that was acknowledged.
-func (c *Cleaner) Abandon(req backend.Request) <-chan bool {
-	kept := max(req.TTL+trust.Margin(req.TTL), c.Caps.Lateness)
-	return c.start(&cleanup{req: req, what: "abandoned attempt"}, kept)
+// executed. It does not wait.
+func (c *Cleaner) Abandon(req backend.Request) { c.abandon(req) }
+
+func (c *Cleaner) abandon(req backend.Request) *cleanup {
+	j := &cleanup{req: req, what: "abandoned attempt"}
+	c.start(j, max(req.TTL+trust.Margin(req.TTL), c.Caps.Lateness))
+	return j
+}
+
+// Wait is how long AbandonAndWait waits.
+const Wait = 250 * time.Millisecond
+
+// AbandonAndWait is Abandon, and waits until that is acknowledged, at most for Wait. It reports
+// whether it was.
+func (c *Cleaner) AbandonAndWait(req backend.Request) bool {
+	j := c.abandon(req)
+	t := time.NewTimer(Wait)
+	defer t.Stop()
+	select {
+	case ok := <-j.acknowledged:
+		return ok
+	case <-t.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case ok := <-j.acknowledged:
+		return ok
+	default:
+		c.overdueLocked(j)
+		return false
+	}
+}
+
+func (c *Cleaner) overdueLocked(j *cleanup) {
+	j.overdue = true
+	o := c.overdue[j.req.Key]
+	if o == nil {
+		if c.overdue == nil {
+			c.overdue = map[string]*overdue{}
+		}
+		o = &overdue{none: make(chan struct{})}
+		c.overdue[j.req.Key] = o
+	}
+	o.n++
+}
+
+// Await waits until no attempt on key is left of which AbandonAndWait returned false. Until then the
+// service does not answer, and each further attempt would leave one more to abandon. It returns
+// false if ctx ends first.
+func (c *Cleaner) Await(ctx context.Context, key string) bool {
+	for {
+		c.mu.Lock()
+		o := c.overdue[key]
+		c.mu.Unlock()
+		if o == nil {
+			return true
+		}
+		select {
+		case <-o.none:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // Release calls release, which frees a grant of req that the service keeps for at most
@@ -59,14 +127,14 @@ func (c *Cleaner) Release(req backend.Request, kept time.Duration, what string, 
 
 // start repeats j until it is acknowledged. With LossTTL it gives up after kept, when the
 // service has freed the key.
-func (c *Cleaner) start(j *cleanup, kept time.Duration) <-chan bool {
+func (c *Cleaner) start(j *cleanup, kept time.Duration) {
 	j.acknowledged = make(chan bool, 1)
 	if c.Caps.Loss == backend.LossTTL { // a session or a process keeps its grants as long as it lives
 		j.deadline = time.Now().Add(max(kept, 100*time.Millisecond))
 	}
 	if !c.Tasks.BeginCleanup() {
 		j.acknowledged <- false
-		return j.acknowledged
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +143,6 @@ func (c *Cleaner) start(j *cleanup, kept time.Duration) <-chan bool {
 		c.working++
 		go c.work()
 	}
-	return j.acknowledged
 }
 
 // work sends what is in the queue. What fails goes to the end of the queue. After a failure
@@ -183,6 +250,14 @@ func (c *Cleaner) end(j *cleanup, err error) {
 	if !acknowledged {
 		c.Failed(j.what, j.req.Key, err)
 	}
+	c.mu.Lock()
 	j.acknowledged <- acknowledged
+	if o := c.overdue[j.req.Key]; j.overdue {
+		if o.n--; o.n == 0 {
+			delete(c.overdue, j.req.Key)
+			close(o.none)
+		}
+	}
+	c.mu.Unlock()
 	c.Tasks.Done()
 }

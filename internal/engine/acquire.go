@@ -111,6 +111,9 @@ func (a *attempt) request(ctx context.Context, wait bool) (*Lease, error) {
 		once = a.wait
 	}
 	for tries := 1; ; tries++ {
+		if wait && !a.m.engine.cfg.Cleaner.Await(ctx, a.m.params.Key) {
+			return nil, fmt.Errorf("%w; not sent, since an earlier attempt is not cleaned up: the service does not answer", retry.ContextError(ctx))
+		}
 		l, err := once(ctx)
 		if !errors.Is(err, errGrantExpired) || !wait || tries == 3 {
 			return l, err
@@ -125,7 +128,7 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 	returned := false
 	defer func() {
 		if !returned { // an observer panicked; the request may be in the queue or granted
-			a.m.engine.abandon(req)
+			a.m.engine.cfg.Cleaner.AbandonAndWait(req)
 		}
 	}()
 	g, err := a.m.engine.waiter.Acquire(ctx, req)
@@ -182,7 +185,7 @@ func (a *attempt) acquireFailed(ctx context.Context, req backend.Request, err er
 		req, err = shared.SharedRequest(), shared.Unwrap()
 	}
 	if backend.OutcomeUnknown(err) || retry.FromCause(ctx, err) {
-		if a.m.engine.abandon(req) {
+		if a.m.engine.cfg.Cleaner.AbandonAndWait(req) {
 			err = retry.Known(err, "; undone") // it certainly has no effect any more
 		} else {
 			err = backend.Uncertain(err)
@@ -225,24 +228,6 @@ func (a *attempt) endedBy(ctx context.Context) error {
 		return retry.ContextError(ctx)
 	}
 	return fmt.Errorf("%w; %w", retry.ContextError(ctx), a.locked)
-}
-
-// abandonWait is how long a failed Acquire waits until the backend acknowledges that
-// nothing of its request remains. Then cleaning up goes on in the background.
-const abandonWait = 250 * time.Millisecond
-
-// abandon abandons a request. It reports whether the backend acknowledged that within
-// abandonWait.
-func (e *Engine) abandon(req backend.Request) bool {
-	acknowledged := e.cfg.Cleaner.Abandon(req)
-	t := time.NewTimer(abandonWait)
-	defer t.Stop()
-	select {
-	case ok := <-acknowledged:
-		return ok
-	case <-t.C:
-		return false
-	}
 }
 
 // accept makes the lease of a grant. from is as in trust.Until.
