@@ -35,7 +35,7 @@ func (e *Exchanges) Begin(ctx context.Context) error {
 // End is called at the end of an exchange for which Begin returned nil.
 func (e *Exchanges) End() { e.running.Done() }
 
-// Close makes Begin return false. It returns when all exchanges have ended, or with the error of ctx
+// Close makes Begin return ErrClosed. It returns when all exchanges have ended, or with the error of ctx
 // when that ends. It may be called again.
 func (e *Exchanges) Close(ctx context.Context) error {
 	e.mu.Lock()

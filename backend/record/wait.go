@@ -40,6 +40,7 @@ type Queue struct {
 // turn is taken by the waiter of a key that sends requests.
 type turn struct {
 	waiters int
+	asking  chan struct{}                       // has an element during a request of a waiter before its turn
 	taken   chan struct{}                       // has an element while the turn is taken
 	locked  atomic.Pointer[backend.LockedError] // why the last request was refused; nil: none was yet
 
@@ -54,18 +55,18 @@ type turn struct {
 // retryPause is the pause of a waiter after a request that failed, and after a watch has begun.
 const retryPause = 100 * time.Millisecond
 
-// Acquire implements backend.Waiter. It sends no request before its turn if others wait already.
+// Acquire implements backend.Waiter. It sends no request before its turn if others wait already, or
+// are refused while it waits to send one.
 func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	t := q.join(req.Key)
 	defer q.leave(req.Key, t)
 	locked := t.locked.Load()
 	if locked == nil {
-		g, err := q.Locks.TryAcquire(ctx, req)
-		if !errors.Is(err, backend.ErrLocked) {
+		var g backend.Grant
+		var err error
+		if g, locked, err = q.ask(ctx, req, t); locked == nil {
 			return g, err
 		}
-		locked = refusal(err)
-		t.locked.Store(locked)
 	}
 	if req.OnWait != nil {
 		req.OnWait(locked)
@@ -77,6 +78,27 @@ func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant
 		return nil, backend.NotExecuted(ctx.Err())
 	}
 	return q.first(ctx, req, t)
+}
+
+// ask sends a request, one of all waiters of a key at a time. If it is refused, or another one was
+// meanwhile, it returns the refusal.
+func (q *Queue) ask(ctx context.Context, req backend.Request, t *turn) (backend.Grant, *backend.LockedError, error) {
+	select {
+	case t.asking <- struct{}{}:
+		defer func() { <-t.asking }()
+	case <-ctx.Done():
+		return nil, nil, backend.NotExecuted(ctx.Err())
+	}
+	if locked := t.locked.Load(); locked != nil {
+		return nil, locked, nil
+	}
+	g, err := q.Locks.TryAcquire(ctx, req)
+	if !errors.Is(err, backend.ErrLocked) {
+		return g, nil, err
+	}
+	locked := refusal(err)
+	t.locked.Store(locked)
+	return nil, locked, err
 }
 
 // refusal returns the holder for which a request was refused, without a name if others were faster.
@@ -204,7 +226,7 @@ func (q *Queue) join(key string) *turn {
 	}
 	t := q.turns[key]
 	if t == nil {
-		t = &turn{taken: make(chan struct{}, 1)}
+		t = &turn{asking: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
 		q.turns[key] = t
 	}
 	t.waiters++

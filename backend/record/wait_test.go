@@ -82,6 +82,60 @@ func queue(w *watching) *record.Queue {
 	return &record.Queue{Locks: record.New(w, record.Options{}), Watch: w.watch, Poll: poll}
 }
 
+// slow is a memory that answers after a millisecond, and counts the requests.
+type slow struct {
+	*memory
+	requests atomic.Int64
+}
+
+func (s *slow) Read(ctx context.Context, key string) (record.Item, error) {
+	s.requests.Add(1)
+	time.Sleep(time.Millisecond)
+	return s.memory.Read(ctx, key)
+}
+
+func (s *slow) Write(ctx context.Context, key string, value []byte, version string, ttl time.Duration) (string, error) {
+	s.requests.Add(1)
+	time.Sleep(time.Millisecond)
+	return s.memory.Write(ctx, key, value, version, ttl)
+}
+
+// Of many attempts that come at once to a held lock one asks: each request may need a connection of its own.
+func TestManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{memory: newMemory()}
+		take(t, record.New(s, record.Options{}), "a")
+		q := &record.Queue{Locks: record.New(s, record.Options{}), Poll: poll}
+		s.requests.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		var waiting atomic.Int64
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() {
+				req := request(strconv.Itoa(i))
+				req.OnWait = func(l *backend.LockedError) {
+					waiting.Add(1)
+					if l.Holder.Owner != "a" {
+						t.Errorf("waits for %+v", l.Holder)
+					}
+				}
+				if _, err := q.Acquire(ctx, req); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Acquire of a held lock: want the error of the context, got %v", err)
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		if n := waiting.Load(); n != 500 {
+			t.Errorf("%d attempts know that they wait, want 500", n)
+		}
+		all.Wait()
+		if n := s.requests.Load(); n > 3 {
+			t.Errorf("%d requests, want one, and that of the first waiter", n)
+		}
+	})
+}
+
 // A waiter is granted the lock as soon as it is free, and reads nothing while it waits.
 func TestWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
