@@ -19,6 +19,7 @@
 package conformancelink
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -277,8 +278,12 @@ func (k *Link) Close() {
 func (k *Link) accept(listener net.Listener) {
 	for {
 		client, err := listener.Accept()
-		if err != nil {
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return
+		case err != nil: // for example, the process has too many open files
+			time.Sleep(10 * time.Millisecond)
+			continue
 		}
 		k.wg.Go(func() { k.serve(listener, client) })
 	}
