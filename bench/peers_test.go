@@ -104,6 +104,9 @@ func addrOf(url string) string {
 	return addr
 }
 
+// manyConnections is for the clients of idle processes.
+var manyConnections = provision.Options{Args: []string{"--max-connections=4000"}}
+
 var services = []service{
 	{"Redis", func(b *testing.B) string { return provision.NewRedis(b, provision.AnyRedis, provision.Options{}).URL() },
 		func(url string) []measure.Target { return redisPeers(addrOf(url)) }},
@@ -120,10 +123,12 @@ var services = []service{
 		func(url string) []measure.Target { return etcdPeers(addrOf(url)) }},
 	{"ZooKeeper", func(b *testing.B) string { return provision.NewZooKeeper(b, provision.AnyZooKeeper).URL() },
 		func(url string) []measure.Target { return zooKeeperPeers(addrOf(url)) }},
-	{"PostgreSQL", func(b *testing.B) string { return provision.NewPostgres(b, provision.Postgres15).URL() }, postgresPeers},
-	{"MySQL", func(b *testing.B) string { return provision.NewMySQL(b, provision.MySQL9, provision.Options{}).URL() }, mysqlPeers},
+	{"PostgreSQL", func(b *testing.B) string {
+		return provision.NewPostgres(b, provision.Postgres15, "max_connections=2000").URL()
+	}, postgresPeers},
+	{"MySQL", func(b *testing.B) string { return provision.NewMySQL(b, provision.MySQL9, manyConnections).URL() }, mysqlPeers},
 	{"MariaDB", func(b *testing.B) string {
-		return provision.NewMySQL(b, provision.MariaDB10, provision.Options{}).URL()
+		return provision.NewMySQL(b, provision.MariaDB10, manyConnections).URL()
 	}, mysqlPeers},
 	{"Memcached", func(b *testing.B) string { return provision.NewMemcached(b, provision.Options{}).URL() }, noPeers},
 	{"NATS", func(b *testing.B) string { return provision.NewNATS(b, provision.NATS2, provision.Options{}).URL() }, noPeers},

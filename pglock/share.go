@@ -13,7 +13,7 @@ import (
 const wrongCapacity = -2 // status of a reply; shared contenders with another capacity hold the key or wait
 
 // askShare sends one request for a share, as ask does. A request locks the row of the lock. After a push
-// a renewal, which does not, tells the slots. A poll looks first, without that lock, whether the attempt
+// a renewal, which does not, returns the slots. A poll looks first, without that lock, whether the attempt
 // still waits. The look also asks the process of the first waiter, if that waiter does not fit beside the
 // holders, whether it is alive. If the process does not answer in time, its waiters are removed.
 func (a *attempt) askShare(ctx context.Context, queue bool, retryFor time.Duration) (r reply, err error) {

@@ -19,13 +19,13 @@ const (
 // retention. It opens the target with that retention, if the driver has such a parameter.
 func probeNames(ctx context.Context, m *Measurement, t Target, s Scenario) error {
 	open := t.Open
+	var withoutRetention error
 	if t.URL != "" {
 		kept := Interlock(t.Name, withParameter(t.URL, "retention", s.TTL.String()))
-		if c, err := kept.Open(ctx); err == nil {
+		c, err := kept.Open(ctx)
+		if withoutRetention = err; err == nil {
 			_ = c.Close(ctx) // it holds nothing
 			open = kept.Open
-		} else {
-			m.FirstErr = "names are not removed: " + err.Error()
 		}
 	}
 	var clients []Client
@@ -101,6 +101,9 @@ func probeNames(ctx context.Context, m *Measurement, t Target, s Scenario) error
 		if old != 0 && token <= old {
 			regressions++
 		}
+	}
+	if left > before && withoutRetention != nil {
+		m.FirstErr = "names are not removed: " + withoutRetention.Error()
 	}
 	n := float64(used.Load())
 	m.figure("names used", n)

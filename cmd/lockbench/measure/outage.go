@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -45,8 +46,10 @@ func probeOutage(ctx context.Context, m *Measurement, t Target, s Scenario) erro
 		return n, err
 	}
 	prefix := "bench-outage-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-"
-	err = inParallel(ctx, outageLeases, 16, func(ctx context.Context, i int) error {
-		_, err := c.Mutex(prefix + "held-" + strconv.Itoa(i)).Lock(ctx)
+	var held [outageLeases]*lock.Lease
+	defer runtime.KeepAlive(&held) // a lease that is garbage is reported as forgotten
+	err = inParallel(ctx, outageLeases, 16, func(ctx context.Context, i int) (err error) {
+		held[i], err = c.Mutex(prefix + "held-" + strconv.Itoa(i)).Lock(ctx)
 		return err
 	})
 	if err != nil {
