@@ -100,22 +100,25 @@ func (c *Cleaner) overdueLocked(j *cleanup) {
 	o.n++
 }
 
-// Await waits until no attempt on key is left of which AbandonAndWait returned false. Until then the
-// service does not answer, and each further attempt would leave one more to abandon. It returns
-// false if ctx ends first.
-func (c *Cleaner) Await(ctx context.Context, key string) bool {
-	for {
-		c.mu.Lock()
-		o := c.overdue[key]
-		c.mu.Unlock()
-		if o == nil {
-			return true
-		}
-		select {
-		case <-o.none:
-		case <-ctx.Done():
-			return false
-		}
+// Await waits until no attempt on key is left of which AbandonAndWait returned false, at most for
+// limit. Until then the service does not answer, and each further attempt would leave one more to
+// abandon. It returns false if ctx ends first.
+func (c *Cleaner) Await(ctx context.Context, key string, limit time.Duration) bool {
+	c.mu.Lock()
+	o := c.overdue[key]
+	c.mu.Unlock()
+	if o == nil {
+		return true
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-o.none:
+		return true
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

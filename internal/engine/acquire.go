@@ -111,7 +111,7 @@ func (a *attempt) request(ctx context.Context, wait bool) (*Lease, error) {
 		once = a.wait
 	}
 	for tries := 1; ; tries++ {
-		if wait && !a.m.engine.cfg.Cleaner.Await(ctx, a.m.params.Key) {
+		if wait && !a.m.engine.cfg.Cleaner.Await(ctx, a.m.params.Key, a.m.params.TTL) { // a waiter tolerates an outage of the TTL
 			return nil, fmt.Errorf("%w; not sent, since an earlier attempt is not cleaned up: the service does not answer", retry.ContextError(ctx))
 		}
 		l, err := once(ctx)
