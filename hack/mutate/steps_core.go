@@ -36,7 +36,7 @@ var lockSteps = []Step{
 		"late > maxLate && !held.verify(ctx)",
 		"late > maxLate && held.lease == nil", "./schedule", "TestEveryChecks"},
 	{"an attempt with an unknown outcome is abandoned", "internal/engine/acquire.go",
-		"\t\tif a.m.engine.abandon(req) {",
+		"\t\tif a.m.engine.cfg.Cleaner.AbandonAndWait(req) {",
 		"\t\tif false {", ".", "TestLostReply"},
 	{"a lease whose trust has expired is released", "internal/engine/held.go",
 		"\t\tdefer h.releaseAfterMinHold(reason)\n",

@@ -19,11 +19,22 @@ func pictures(root string) ([]draw.Picture, error) {
 		return nil, err
 	}
 	many, err := waitersPlot(performance)
-	return []draw.Picture{
+	if err != nil {
+		return nil, err
+	}
+	all := []draw.Picture{
 		lease, staleHolder, provisional, architecture, choosing, migration, quorum, admission,
 		handOffLocal, handOffRedis, handOffRedlock, handOffPostgres, handOffMySQL, handOffEtcd, handOffZooKeeper,
 		speed, many,
-	}, err
+	}
+	for _, plot := range growthPlots {
+		p, err := plot.picture(filepath.Join(root, "docs", "performance-growth.md"))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 func main() {

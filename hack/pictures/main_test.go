@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,5 +153,36 @@ func TestManyWaiters(t *testing.T) {
 	}
 	if _, err := manyWaiters(strings.ReplaceAll(text, "| waiters |", "| others |")); err == nil {
 		t.Error("want an error without the column")
+	}
+}
+
+func TestGrowthPlots(t *testing.T) {
+	var text strings.Builder
+	for _, service := range []string{"A", "B", "C", "D", "E"} {
+		text.WriteString("## " + service + `
+
+| waiters | cycles a second | failures |
+|---|---|---|
+| 16 | 500 | 0 |
+| 200 | 550 (× 1.10) | 0 |
+| 2000 | 400 (× 0.80) | 0 |
+
+| names | names used | kept for a name at first | left of the names, % |
+|---|---|---|---|
+| 100000 | 100000 | 1.50 | 50 |
+
+`)
+	}
+	for i, want := range map[int][]draw.Value{
+		0: {{Name: "200 waiters", N: 1.1, Kind: draw.Good}, {Name: "2000 waiters", N: 0.8, Kind: draw.Good}},
+		2: {{Name: "at first", N: 1.5}, {Name: "later", N: 0.5, Kind: draw.Good}},
+	} {
+		groups, err := growthPlots[i].groups(text.String())
+		if err != nil || len(groups) != 5 || groups[4].Heading != "E" || !slices.Equal(groups[4].Values, want) {
+			t.Errorf("%s: got %+v, %v", growthPlots[i].name, groups, err)
+		}
+	}
+	if _, err := growthPlots[1].groups(text.String()); err == nil {
+		t.Error("want an error without a table of idle clients")
 	}
 }

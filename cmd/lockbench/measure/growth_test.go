@@ -111,7 +111,7 @@ func checkGrowthReports(t *testing.T, r *measure.Report) {
 	t.Helper()
 	var text, page, first bytes.Buffer
 	r.Table(&text)
-	for _, want := range []string{"waiters: N workers", "CYCLES A SECOND", "names are not removed: "} {
+	for _, want := range []string{"waiters: N workers", "CYCLES A SECOND", "the retention cannot be set: "} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}

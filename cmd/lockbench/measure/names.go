@@ -103,7 +103,7 @@ func probeNames(ctx context.Context, m *Measurement, t Target, s Scenario) error
 		}
 	}
 	if left > before && withoutRetention != nil {
-		m.FirstErr = "names are not removed: " + withoutRetention.Error()
+		m.FirstErr = "the retention cannot be set: " + withoutRetention.Error()
 	}
 	n := float64(used.Load())
 	m.figure("names used", n)
