@@ -34,9 +34,6 @@ var (
 	each      = flag.Duration("each", 1500*time.Millisecond, "length of each measurement of BenchmarkPeers")
 )
 
-// delay is injected in each direction to count round trips.
-const delay = 2 * time.Millisecond
-
 // What the benchmarks measured.
 var (
 	comparisons []Comparison

@@ -9,6 +9,9 @@ import (
 	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
+// delay is injected in each direction to count round trips.
+const delay = 2 * time.Millisecond
+
 // The load of BenchmarkShares.
 const (
 	shareClients = 4
