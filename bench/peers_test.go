@@ -74,7 +74,7 @@ func writeDocuments(folder string) error {
 		if err := page.write(&b); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(folder, page.file), b.Bytes(), 0o644); err != nil { //nolint:gosec // a page of the repository
+		if err := os.WriteFile(filepath.Join(folder, page.file), b.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
