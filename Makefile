@@ -111,7 +111,7 @@ bench: ## benchmarks, without tests
 MEASURE ?= Peers|Shares|Growth
 
 .PHONY: performance
-performance: ## measure and write docs/performance*.md and their pictures (about two hours; leave the machine alone meanwhile); MEASURE=Shares: one page
+performance: ## measure and write docs/performance*.md and their pictures (more than an hour; leave the machine alone meanwhile); MEASURE=Shares: one page
 	hack/setup.sh all
 	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench '^Benchmark($(MEASURE))$$' -benchtime 1x -timeout 4h ./bench -documents $(CURDIR)/docs
 	go run ./hack/pictures

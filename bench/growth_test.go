@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -95,6 +96,7 @@ func names(b *testing.B) map[string]*measure.Report {
 		mu      sync.Mutex
 		reports = map[string]*measure.Report{}
 	)
+	defer all.Wait() // also if a server does not start
 	for _, s := range services {
 		if !counted[s.name] {
 			continue
@@ -130,6 +132,6 @@ func growth(ctx context.Context, s service, url string, scenarios []measure.Scen
 // progress returns a function that writes a line for each measurement of a service.
 func progress(service string) func(done, all int, what string) {
 	return func(done, all int, what string) {
-		fmt.Printf("%s %s, %d of %d: %s\n", time.Now().Format(time.TimeOnly), service, done+1, all, what)
+		fmt.Fprintf(os.Stderr, "%s %s, %d of %d: %s\n", time.Now().Format(time.TimeOnly), service, done+1, all, what)
 	}
 }

@@ -57,15 +57,10 @@ func title(kind measure.Kind) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// formatFigure writes a figure with three digits, – if it was not measured.
+// formatFigure writes a figure, – if it was not measured.
 func formatFigure(v float64) string {
-	switch {
-	case math.IsNaN(v):
+	if math.IsNaN(v) {
 		return "–"
-	case v >= 100:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 10:
-		return fmt.Sprintf("%.1f", v)
 	}
-	return fmt.Sprintf("%.2f", v)
+	return measure.Number(v)
 }

@@ -40,7 +40,7 @@ type Queue struct {
 // turn is taken by the waiter of a key that sends requests.
 type turn struct {
 	waiters int
-	asking  chan struct{}                       // has an element during a request of a waiter before its turn
+	asked   chan struct{}                       // closed after the first request
 	taken   chan struct{}                       // has an element while the turn is taken
 	locked  atomic.Pointer[backend.LockedError] // why the last request was refused; nil: none was yet
 
@@ -56,17 +56,24 @@ type turn struct {
 const retryPause = 100 * time.Millisecond
 
 // Acquire implements backend.Waiter. It sends no request before its turn if others wait already, or
-// are refused while it waits to send one.
+// if the first request of another waiter was answered meanwhile.
 func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	t := q.join(req.Key)
+	t, first := q.join(req.Key)
 	defer q.leave(req.Key, t)
+	if !first {
+		select {
+		case <-t.asked:
+		case <-ctx.Done():
+			return nil, backend.NotExecuted(ctx.Err())
+		}
+	}
 	locked := t.locked.Load()
 	if locked == nil {
-		var g backend.Grant
-		var err error
-		if g, locked, err = q.ask(ctx, req, t); locked == nil {
+		g, err := q.ask(ctx, req, t, first)
+		if !errors.Is(err, backend.ErrLocked) {
 			return g, err
 		}
+		locked = t.locked.Load()
 	}
 	if req.OnWait != nil {
 		req.OnWait(locked)
@@ -80,25 +87,27 @@ func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant
 	return q.first(ctx, req, t)
 }
 
-// ask sends a request, one of all waiters of a key at a time. If it is refused, or another one was
-// meanwhile, it returns the refusal.
-func (q *Queue) ask(ctx context.Context, req backend.Request, t *turn) (backend.Grant, *backend.LockedError, error) {
-	select {
-	case t.asking <- struct{}{}:
-		defer func() { <-t.asking }()
-	case <-ctx.Done():
-		return nil, nil, backend.NotExecuted(ctx.Err())
-	}
-	if locked := t.locked.Load(); locked != nil {
-		return nil, locked, nil
+// ask makes one attempt before the turn of its waiter. first says that others wait for the answer; if
+// there is none they ask, too.
+func (q *Queue) ask(ctx context.Context, req backend.Request, t *turn, first bool) (backend.Grant, error) {
+	if first {
+		defer close(t.asked)
 	}
 	g, err := q.Locks.TryAcquire(ctx, req)
-	if !errors.Is(err, backend.ErrLocked) {
-		return g, nil, err
+	switch {
+	case err == nil:
+		t.granted(req, g)
+	case errors.Is(err, backend.ErrLocked):
+		t.locked.Store(refusal(err))
 	}
-	locked := refusal(err)
-	t.locked.Store(locked)
-	return nil, locked, err
+	return g, err
+}
+
+// granted records a grant for those who wait for the end of it.
+func (t *turn) granted(req backend.Request, g backend.Grant) {
+	t.locked.Store(&backend.LockedError{Holder: backend.Holder{
+		Contender: backend.Contender{Owner: req.Owner, Metadata: req.Metadata}, Token: g.Token(), Left: req.TTL,
+	}})
 }
 
 // refusal returns the holder for which a request was refused, without a name if others were faster.
@@ -170,9 +179,7 @@ func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn, item 
 	}
 	switch {
 	case err == nil:
-		t.locked.Store(&backend.LockedError{Holder: backend.Holder{
-			Contender: backend.Contender{Owner: req.Owner, Metadata: req.Metadata}, Token: g.Token(), Left: req.TTL,
-		}})
+		t.granted(req, g)
 		t.current, t.failing = true, time.Time{}
 	case errors.Is(err, backend.ErrLocked), errors.Is(err, ErrChanged):
 		t.locked.Store(refusal(err))
@@ -218,19 +225,20 @@ func (q *Queue) watch(ctx context.Context, key string, t *turn) (err error) {
 	return nil
 }
 
-func (q *Queue) join(key string) *turn {
+// join counts a waiter. first says that no other one waits.
+func (q *Queue) join(key string) (t *turn, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.turns == nil {
 		q.turns = map[string]*turn{}
 	}
-	t := q.turns[key]
+	t = q.turns[key]
 	if t == nil {
-		t = &turn{asking: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
+		t, first = &turn{asked: make(chan struct{}), taken: make(chan struct{}, 1)}, true
 		q.turns[key] = t
 	}
 	t.waiters++
-	return t
+	return t, first
 }
 
 // leave ends the watch with the last waiter.

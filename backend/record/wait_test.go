@@ -136,6 +136,64 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
+// silent is a service that does not answer: each request fails after a second.
+type silent struct{}
+
+func (silent) Read(context.Context, string) (record.Item, error) {
+	time.Sleep(time.Second)
+	return record.Item{}, errors.New("no answer")
+}
+
+func (silent) Write(context.Context, string, []byte, string, time.Duration) (string, error) {
+	panic("nothing was read")
+}
+
+// If the request of the first attempt fails, the others do not ask one after the other.
+func TestManyAtOnceInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &record.Queue{Locks: record.New(silent{}, record.Options{}), Poll: poll}
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				if _, err := q.Acquire(t.Context(), request(strconv.Itoa(i))); err == nil || errors.Is(err, backend.ErrLocked) {
+					t.Errorf("Acquire without an answer: want the error of the service, got %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("20 attempts took %v, want the time of two", took)
+		}
+	})
+}
+
+// Of many attempts that come at once to a free lock one is granted, and one asks until it is free again.
+func TestManyAtOnceAtAFreeLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{memory: newMemory()}
+		q := &record.Queue{Locks: record.New(s, record.Options{}), Poll: poll}
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		var granted atomic.Int64
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() {
+				if _, err := q.Acquire(ctx, request(strconv.Itoa(i))); err == nil {
+					granted.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if n := granted.Load(); n != 1 {
+			t.Errorf("%d attempts hold the lock, want 1", n)
+		}
+		if n := s.requests.Load(); n > 4 {
+			t.Errorf("%d requests, want two of the attempt that is granted, and one of the first waiter", n)
+		}
+	})
+}
+
 // A waiter is granted the lock as soon as it is free, and reads nothing while it waits.
 func TestWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,6 @@
 package mysql_test
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -13,22 +11,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/integration/provision"
-	"github.com/interlock-go/lock/mysqllock"
 )
-
-// guarding returns a backend over the pool of an application, and a client of it.
-func guarding(t *testing.T, db *sql.DB) (*mysqllock.Backend, *lock.Client) {
-	b, err := mysqllock.New(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := lock.New(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return b, c
-}
 
 // TestGuardStopsStaleHolder: a holder that continues after its lease has expired, as a
 // stopped process does, cannot commit. A guarded holder cannot be replaced until it has
@@ -37,7 +20,7 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		db := provision.MySQLPool(t, s, nil)
 		exec(t, db, "CREATE TABLE account (id INT PRIMARY KEY, balance INT NOT NULL)", "INSERT INTO account VALUES (1, 100)")
-		b, c := guarding(t, db)
+		b, c := backendOver(t, db)
 		// once is a transaction of the application on its own data.
 		once := func(token uint64, between func()) error {
 			tx, err := db.BeginTx(t.Context(), nil)
@@ -106,7 +89,7 @@ func TestGuardStopsStaleHolder(t *testing.T) {
 func TestGuardAfterRenewal(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		db := provision.MySQLPool(t, s, nil)
-		b, c := guarding(t, db)
+		b, c := backendOver(t, db)
 		l, err := c.Mutex("account/2").Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)

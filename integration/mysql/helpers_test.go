@@ -225,6 +225,13 @@ func open(t *testing.T, url string) *lock.Client {
 // over returns a client that uses a pool.
 func over(t *testing.T, db *sql.DB, opts ...mysqllock.Option) *lock.Client {
 	t.Helper()
+	_, c := backendOver(t, db, opts...)
+	return c
+}
+
+// backendOver returns a backend that uses a pool, and a client of it.
+func backendOver(t *testing.T, db *sql.DB, opts ...mysqllock.Option) (*mysqllock.Backend, *lock.Client) {
+	t.Helper()
 	b, err := mysqllock.New(db, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +241,7 @@ func over(t *testing.T, db *sql.DB, opts ...mysqllock.Option) *lock.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	return b, c
 }
 func updates(t *testing.T, db *sql.DB, q string, args ...any) bool {
 	t.Helper()

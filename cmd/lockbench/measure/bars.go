@@ -30,7 +30,7 @@ func bars(title, unit string, sums []Summary, value func(Summary) float64) *barC
 	}
 	c := &barChart{Title: title, Unit: unit}
 	for i, s := range sums {
-		b := bar{Target: s.Target, Value: number(value(s)), Color: i % len(palette)}
+		b := bar{Target: s.Target, Value: Number(value(s)), Color: i % len(palette)}
 		if v := value(s); most > 0 && !math.IsNaN(v) {
 			b.Percent = math.Round(1000*v/most) / 10
 		}

@@ -72,7 +72,7 @@ func WriteChanges(w io.Writer, changes []Change) {
 		default:
 			text = fmt.Sprintf("%+.1f %% (p=%.3f)", 100*(c.New/c.Old-1), c.P)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Target, c.Scenario, number(c.Old), number(c.New), text)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Target, c.Scenario, Number(c.Old), Number(c.New), text)
 	}
 	_ = t.Flush()
 }

@@ -96,12 +96,12 @@ func (row GrowthRow) Cell(figure string) string {
 	if !ok {
 		return "-"
 	}
-	text := number(v)
+	text := Number(v)
 	if v == float64(int64(v)) {
 		text = fmt.Sprint(int64(v))
 	}
 	if ratio, ok := row.Ratios[figure]; ok {
-		text += fmt.Sprintf(" (× %s)", number(ratio))
+		text += fmt.Sprintf(" (× %s)", Number(ratio))
 	}
 	return text
 }

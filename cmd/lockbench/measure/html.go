@@ -17,7 +17,7 @@ import (
 var page string
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"short": Short, "number": number, "sentence": sentence, "shell": shell,
+	"short": Short, "number": Number, "sentence": sentence, "shell": shell,
 }).Parse(page))
 
 var safeArg = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
@@ -124,7 +124,7 @@ func finding(s Scenario, rows []Summary) string {
 	slices.SortStableFunc(known, func(a, b Summary) int { return cmp.Compare(a.Ratio, b.Ratio) })
 	least, most := known[0], known[len(known)-1]
 	return fmt.Sprintf("%s took the fewest round trips at the median of %s, %s; %s took the most, %s.",
-		least.Target, s.Figure(), number(least.Ratio), most.Target, number(most.Ratio))
+		least.Target, s.Figure(), Number(least.Ratio), most.Target, Number(most.Ratio))
 }
 
 // sentence returns text with a capital first letter.

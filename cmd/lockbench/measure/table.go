@@ -37,17 +37,17 @@ func columns(s Scenario) (head string, row func(Summary) string) {
 	switch s.Kind {
 	case Idle:
 		return "TARGET\tROUND TRIP\tOPERATIONS PER WAITER AND MINUTE\tERRORS\t", func(s Summary) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%d\t", s.Target, Short(s.Raw), number(s.PerIdle), s.Errors)
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t", s.Target, Short(s.Raw), Number(s.PerIdle), s.Errors)
 		}
 	case Contended, Hot:
 		return "TARGET\tROUND TRIP\tHAND-OFF P50\tP99\tP50 IN RTT\tP99 IN RTT\tPER SECOND\tFAIRNESS\tSAME HOLDER\tOPERATIONS\tERRORS\t", func(s Summary) string {
 			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f %%\t%s\t%d\t", s.Target, Short(s.Raw), Short(s.P50), Short(s.P99),
-				number(s.Ratio), number(s.Ratio99), number(s.PerSecond), number(s.Jain), 100*s.Same, number(s.PerAcquired), s.Errors)
+				Number(s.Ratio), Number(s.Ratio99), Number(s.PerSecond), Number(s.Jain), 100*s.Same, Number(s.PerAcquired), s.Errors)
 		}
 	}
 	return "TARGET\tROUND TRIP\tLOCK+UNLOCK P50\tP99\tP50 IN RTT\tP99 IN RTT\tPER SECOND\tOPERATIONS\tERRORS\t", func(s Summary) string {
 		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", s.Target, Short(s.Raw), Short(s.P50), Short(s.P99),
-			number(s.Ratio), number(s.Ratio99), number(s.PerSecond), number(s.PerAcquired), s.Errors)
+			Number(s.Ratio), Number(s.Ratio99), Number(s.PerSecond), Number(s.PerAcquired), s.Errors)
 	}
 }
 
@@ -68,7 +68,8 @@ func Short(d time.Duration) string {
 	return d.Round(10 * time.Nanosecond).String()
 }
 
-func number(v float64) string {
+// Number writes a figure with three digits, "-" if it is NaN.
+func Number(v float64) string {
 	switch {
 	case math.IsNaN(v):
 		return "-"
