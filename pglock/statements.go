@@ -50,8 +50,9 @@ var fragments = strings.NewReplacer(
 	// Greater than each token of the name before, also if its row was removed: then the row with
 	// the floor is as new as the removal. A row that is removed meanwhile is in the snapshot.
 	"{first token}", "greatest({us}, (SELECT max(token) + 1 FROM {table} WHERE place = 0 AND name IN ('', $1)))",
-	// Plans of the statements after this one were made for a small table.
-	"{use indexes}", "set_config('enable_seqscan', 'off', true)",
+	// Plans of the statements after this one may be made before the first ANALYZE of the table. They would read all
+	// waiters and sort them, and not read the first ones in the order of the index.
+	"{use indexes}", "concat(set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true))",
 	"{dead}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
 	"{doomed}", "(left(process, 16) IN (SELECT process FROM doomed) OR EXISTS (SELECT FROM doomed WHERE process = '*'))",
 	// Asks a waiter whether its process is alive; and the notification of that.

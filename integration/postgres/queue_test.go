@@ -282,3 +282,29 @@ func TestAbandonBatch(t *testing.T) {
 	must(t, err)
 	must(t, g.Release(t.Context()))
 }
+
+// TestReleaseOnANewTable releases a lock with 2,000 waiters before the table was analyzed: the server reads the first
+// waiters only, although it plans for a few.
+func TestReleaseOnANewTable(t *testing.T) {
+	s, admin := server(t)
+	b := open(t, pgtest.With(s, nil, "table", "new_locks"))
+	sql(t, admin, "ALTER TABLE new_locks SET (autovacuum_enabled = off)")
+	g, err := b.TryAcquire(t.Context(), request("k", time.Hour))
+	must(t, err)
+	sql(t, admin, `INSERT INTO new_locks (name, place, waiter, process, metadata, ttl)
+		SELECT name, n, 'waiter ' || n, '0000000000000000', repeat('x', 100), 3600000 FROM new_locks, generate_series(1, 2000) n WHERE place = 0`)
+	sql(t, admin, "UPDATE new_locks SET last = 2000 WHERE place = 0")
+	var pages, before, after int64
+	must(t, admin.QueryRow(t.Context(), "SELECT pg_relation_size('new_locks') / 8192").Scan(&pages))
+	pagesRead := func(n *int64) {
+		must(t, admin.QueryRow(t.Context(), `SELECT sum(shared_blks_hit + shared_blks_read)::bigint FROM pg_stat_statements
+			WHERE query LIKE '%"new_locks"%'`).Scan(n))
+	}
+	pagesRead(&before)
+	must(t, g.Release(t.Context()))
+	pagesRead(&after)
+	t.Logf("%d pages read, of %d", after-before, pages)
+	if after == before || after-before > pages/2 {
+		t.Errorf("the release read %d pages of a table of %d, want some and at most half", after-before, pages)
+	}
+}
