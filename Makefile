@@ -124,12 +124,14 @@ cover: ## coverage of every package by all tests, in .bin/cover.html
 	go tool cover -html=$(BIN)/cover.out -o $(BIN)/cover.html
 	@go tool cover -func=$(BIN)/cover.out | tail -n 1
 
-# The tools have a module of their own, so that their requirements are in no other go.sum.
+# The tools have a module of their own, so that their requirements are in no other go.sum. They are built as the servers
+# of hack/goserver and the releases in integration/release are, so that these share what is compiled.
+TOOL = cd hack/tools && GOWORK=off CGO_ENABLED=0 go build -trimpath -o $@
 $(BIN)/golangci-lint: hack/tools/go.mod
-	cd hack/tools && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(TOOL) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 $(BIN)/apidiff: hack/tools/go.mod
-	cd hack/tools && GOWORK=off go build -o $@ golang.org/x/exp/cmd/apidiff
+	$(TOOL) golang.org/x/exp/cmd/apidiff
 
 $(BIN)/govulncheck: hack/tools/go.mod
-	cd hack/tools && GOWORK=off go build -o $@ golang.org/x/vuln/cmd/govulncheck
+	$(TOOL) golang.org/x/vuln/cmd/govulncheck

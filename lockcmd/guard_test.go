@@ -7,7 +7,7 @@ import (
 	"github.com/interlock-go/lock"
 )
 
-// The guard, at chosen instants: a lease of 10 s, so a lead of 100 ms.
+// TestGuard asks a guard at chosen instants what to do with the command. The lease has 10 s, so the lead is 100 ms.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	t0 := time.Now()
@@ -74,8 +74,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// With the default grace a lease may miss the renewal that is due at a third of
-// it, and one more, before its command is ended.
+// TestDefaultGraceLeavesTimeToRenew: with the default grace the command is ended only after the renewal that is due at a
+// third of the lease has failed, and the next one too.
 func TestDefaultGraceLeavesTimeToRenew(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{50 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {

@@ -130,9 +130,11 @@ func (a *attempt) pass(kind string) call {
 
 // grant returns the grant of a reply, or nil if the attempt must ask again.
 func (a *attempt) grant(r reply) *grant {
-	shared, next := !a.req.Share.Exclusive(), a.req.TTL // this process renews the grant, or ends, and its waiters with it
+	// The next waiter of this process polls after next. If the process stops renewing an exclusive grant, it has no
+	// waiters any more.
+	shared, next := !a.req.Share.Exclusive(), a.req.TTL
 	switch {
-	case shared && a.peek: // a push was lost, or there are none: the next one may have been granted too
+	case shared && a.peek: // a push was lost, or there are none: the next waiter may have been granted too
 		next = 0
 	case shared:
 		next = min(next, r.next)
