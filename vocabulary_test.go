@@ -1,9 +1,6 @@
 package lock_test
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,38 +34,14 @@ func replaced(line string) string {
 }
 
 func TestDocVocabulary(t *testing.T) {
-	suffixes := []string{".go", ".md", ".lua", ".sql", ".sh", ".yml", ".yaml", "Makefile"}
-	files := 0
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	for path, content := range sources(t, ".go", ".md", ".lua", ".sql", ".sh", ".yml", ".yaml", "Makefile") {
+		if path == "vocabulary_test.go" {
+			continue
 		}
-		name := d.Name()
-		if d.IsDir() {
-			if name == ".git" || name == ".bin" {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if path == "vocabulary_test.go" || !slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) }) {
-			return nil
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		files++
-		for i, line := range strings.Split(string(content), "\n") {
+		for i, line := range strings.Split(content, "\n") {
 			if word := replaced(line); word != "" {
 				t.Errorf("%s:%d: %q: docs/glossary.md has another word for it: %.150s", path, i+1, word, strings.TrimSpace(line))
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if files < 5 {
-		t.Errorf("want the files of the tree, found %d", files)
 	}
 }
