@@ -246,10 +246,13 @@ func cancelRacesGrant(t *T) {
 	key := t.key("race")
 	holder, w, next := t.client(), t.client(), t.client()
 
-	// An uncontended cycle says which delays are interesting.
-	start := time.Now()
-	t.mustUnlock(t.mustLock(holder.Mutex(key), "a free key"), "the holder")
-	cycle := max(time.Since(start), 20*time.Microsecond)
+	// An uncontended cycle says which delays are interesting: the shortest of some, since one may be slow.
+	cycle := t.slack()
+	for range 3 {
+		start := time.Now()
+		t.mustUnlock(t.mustLock(holder.Mutex(key), "a free key"), "the holder")
+		cycle = min(cycle, max(time.Since(start), 20*time.Microsecond))
+	}
 
 	var grants, cancels int
 	n := t.rounds(200, 2000)
@@ -309,9 +312,8 @@ func holdOutlivesContext(t *T) {
 			l = t.granted(t.slack(), "the waiter", got).lease
 		} else {
 			var err error
-			if l, err = s.c.Mutex(key).TryLock(ctx); err != nil {
-				t.fatalf("a free key: want a grant, got %v", err)
-			}
+			l, err = s.c.Mutex(key).TryLock(ctx)
+			s.kept(err, "the grant of a free key")
 		}
 		cancel()
 		t.idleFor(ttl * 3 / 2) // so that it is renewed after the cancel

@@ -147,7 +147,7 @@ func killedHolder(t *T) {
 	key, ttl := t.key("killed"), t.clampTTL(3*time.Second) // long enough to be kept by a busy machine until the kill
 	p, c := t.worker(), t.client()
 	p.lock(key, ttl)
-	t.refused(c.Mutex(key), "a key that another process holds")
+	p.excludes(c.Mutex(key), "a key that another process holds")
 	p.kill()
 	t.free(c, key, "after the holder's process was killed", t.deathBound(ttl))
 }

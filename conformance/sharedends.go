@@ -75,6 +75,7 @@ var sharedEndCases = []Case{
 func (t *T) tryShare(b backend.Backend, key string, ttl time.Duration, s lock.Share) (backend.Request, backend.Grant) {
 	req := request(key, ttl)
 	req.Share = s
+	t.endsAfter(ttl, key)
 	return req, t.try(b, req, "a share that is free")
 }
 
@@ -130,19 +131,19 @@ func shareExpires(t *T) {
 
 func readersRenew(t *T) {
 	key, ttl := t.key("readers-renew"), t.clampTTL(2*t.ttl())
-	var readers []*lock.Lease
-	for range 3 {
-		readers = append(readers, t.mustLock(t.client(lock.WithTTL(ttl)).RWMutex(key).RLocker(), "a reader"))
+	holders, readers := make([]*steady, 3), make([]*lock.Lease, 3)
+	for i := range readers {
+		holders[i] = t.steady(ttl)
+		readers[i] = t.mustLock(holders[i].c.RWMutex(key).RLocker(), "a reader")
 	}
 	w := t.lockAsync(t.ctx, t.client().Mutex(key))
 	t.idleFor(2*ttl + ttl/2)
+	for i, r := range readers {
+		holders[i].held(r, fmt.Sprintf("reader %d, which renews", i))
+	}
 	t.stillWaits("beside readers that renew", w)
 	for i, r := range readers {
-		if err := r.Err(); err != nil {
-			t.errorf("reader %d, which renews: want it to hold, got %v", i, err)
-			continue
-		}
-		t.mustUnlock(r, "a reader")
+		holders[i].unlock(r, fmt.Sprintf("reader %d", i))
 	}
 	t.mustUnlock(t.granted(t.slack()+ttl, "the writer", w).lease, "the writer")
 }
@@ -161,7 +162,7 @@ func shareHolderKilled(t *T) {
 		if s.Capacity > 0 {
 			want, wait = permits(2, 3), permits(1, 3)
 		}
-		t.refused(shareOf(t.client(), key, want), "what another process holds")
+		p.excludes(shareOf(t.client(), key, want), "what another process holds")
 		p.kill()
 		if s.Capacity == 0 {
 			t.mustUnlock(l, "the reader that was not killed")

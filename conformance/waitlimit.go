@@ -57,6 +57,9 @@ func waitLimit(t *T) {
 	}()
 	select {
 	case <-s.waits:
+	case err := <-done:
+		t.answered(s.waiter, longer, err)
+		t.fatalf("Do with a wait limit of %v, of a held key: want it to wait, got %v", longer, err)
 	case <-time.After(t.slack()):
 		t.fatalf("Do of a held key: want OnWait called within %v, it was not", t.slack())
 	}

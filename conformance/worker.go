@@ -291,6 +291,20 @@ func (p *process) giveBack(key string) string {
 	return p.expect("unlock", p.t.slack()+5*time.Second)
 }
 
+// excludes makes an attempt by another process, which must be refused while the worker holds the lock.
+func (p *process) excludes(m lock.Mutex, what string) {
+	got, err := m.TryLock(p.t.ctx)
+	switch {
+	case errors.Is(err, lock.ErrLocked):
+	case err != nil:
+		p.t.fatalf("%s: want ErrLocked, got %v", what, err)
+	case p.giveBack(m.Name()) == "lost": // by a machine that stood still; otherwise it happens again
+		p.t.again("%s: want ErrLocked, it was granted %s after the process had lost it", what, leaseText(got))
+	default:
+		p.t.fatalf("%s: want ErrLocked, it was granted %s", what, leaseText(got))
+	}
+}
+
 // kill ends the worker with SIGKILL and waits until it is gone.
 func (p *process) kill() {
 	p.once.Do(func() {
