@@ -272,6 +272,15 @@ build_base() {
 	return 1
 }
 
+# The servers that run as local processes. Two of them become images, too.
+build_go_servers() {
+	local server names=(etcd nats-server versitygw)
+	if [ "$tier" = all ]; then names+=(minio); fi
+	for server in "${names[@]}"; do
+		hack/goserver/build.sh "$server" || touch "$work/unbuilt-$server"
+	done
+}
+
 build_go_image() { # name server
 	hack/goserver/build.sh "$2" && tar -C .bin -c --transform 's,^,usr/bin/,' "$2" | docker import - "$1"
 }
@@ -345,23 +354,24 @@ fi
 if [ ${#wanted[@]} -gt 0 ]; then
 	say "to get: ${#wanted[@]} images of servers, pulled in about a minute or built from Debian packages in about three"
 fi
-if [ ${#to_install[@]} -gt 0 ]; then
-	if ! may_install; then
-		lack "${to_install[*]}: install these packages, or run hack/setup.sh as root or with SETUP_SUDO=1"
-		finish_if_missing
-	fi
-	if [ ${#packages[@]} -gt 0 ] && ! install_packages "${packages[@]}"; then
-		lack "${packages[*]}: could not be installed"
-	fi
-	if [ ${#server_packages[@]} -gt 0 ]; then install_packages "${server_packages[@]}" || true; fi # check_servers looks
+if [ ${#to_install[@]} -gt 0 ] && ! may_install; then
+	lack "${to_install[*]}: install these packages, or run hack/setup.sh as root or with SETUP_SUDO=1"
+	finish_if_missing
 fi
-if [ "$tier" != toolchain ] && setup_docker && [ ${#wanted[@]} -gt 0 ]; then setup_images; fi
 if [ "$tier" != toolchain ]; then
+	build_go_servers & # needs Go only
+	go_servers=$!
+fi
+if [ ${#packages[@]} -gt 0 ] && ! install_packages "${packages[@]}"; then
+	lack "${packages[*]}: could not be installed"
+fi
+if [ ${#server_packages[@]} -gt 0 ]; then install_packages "${server_packages[@]}" || true; fi # check_servers looks
+if [ "$tier" != toolchain ]; then
+	if setup_docker && [ ${#wanted[@]} -gt 0 ]; then setup_images; fi
 	check_servers
-	go_servers=(etcd nats-server versitygw)
-	if [ "$tier" = all ]; then go_servers+=(minio); fi
-	for server in "${go_servers[@]}"; do
-		hack/goserver/build.sh "$server" || lack "$server: could not be built from its Go module"
+	wait "$go_servers"
+	for server in "$work"/unbuilt-*; do
+		if [ -e "$server" ]; then lack "${server##*/unbuilt-}: could not be built from its Go module"; fi
 	done
 fi
 finish_if_missing

@@ -12,7 +12,7 @@ import (
 )
 
 // tools are the programs of this machine that the script may use.
-var tools = []string{"bash", "sh", "dirname", "mktemp", "rm", "grep", "sed", "awk", "sleep", "tail", "cat", "tr", "printf", "kill", "nice", "head", "mkdir", "tar", "env"}
+var tools = []string{"bash", "sh", "dirname", "mktemp", "rm", "grep", "sed", "awk", "sleep", "tail", "cat", "tr", "printf", "kill", "nice", "head", "mkdir", "tar", "env", "flock", "touch"}
 
 // fakes are programs that note their call. What they print and return is that of a machine that has everything.
 var fakes = map[string]string{

@@ -90,11 +90,11 @@ func NewS3(t testing.TB, flavour string, o Options) *Server {
 
 func versityArgs(host string, port int, dir string, o Options) []string {
 	user, password := s3Credentials(o)
-	args := []string{"--quiet", "--access", user, "--secret", password, "--port", net.JoinHostPort(host, strconv.Itoa(port))}
+	args := []string{"--access", user, "--secret", password, "--port", net.JoinHostPort(host, strconv.Itoa(port))}
 	if o.TLS != nil {
 		args = append(args, "--cert", o.TLS.CertFile, "--key", o.TLS.KeyFile)
 	}
-	return append(args, "posix", dir)
+	return append(args, dir)
 }
 
 func minioArgs(host string, port int, dir string, _ Options) []string {
