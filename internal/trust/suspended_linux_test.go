@@ -19,6 +19,34 @@ func TestSuspendedDoesNotCountTheTimeOfABubble(t *testing.T) {
 	}
 }
 
+// A thread that is preempted between two readings makes no suspension of the machine.
+func TestSuspendedOfAPreemptedThread(t *testing.T) {
+	for name, pauses := range map[string][]time.Duration{ // after each reading; then none
+		"between the clocks":             {50 * time.Millisecond},
+		"after both":                     {0, 50 * time.Millisecond},
+		"in each of the first two turns": {50 * time.Millisecond, 0, 0, 0, 80 * time.Millisecond},
+		"in all turns, once briefly": {
+			time.Second, 0, 0, time.Second, 0, 0, 2 * time.Millisecond, 0, 0, time.Second, 0, 0, time.Second, 0, 0,
+		},
+	} {
+		const asleep = time.Hour
+		var now time.Duration
+		got := ahead(func(clock uintptr) time.Duration {
+			shown := now
+			if clock == clockBoottime {
+				shown += asleep
+			}
+			if len(pauses) > 0 {
+				now, pauses = now+pauses[0], pauses[1:]
+			}
+			return shown
+		})
+		if got < asleep || got > asleep+2*time.Millisecond {
+			t.Errorf("preempted %s: want %v, got %v", name, asleep, got)
+		}
+	}
+}
+
 func BenchmarkSuspended(b *testing.B) {
 	for b.Loop() {
 		_ = suspended()
