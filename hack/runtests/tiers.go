@@ -117,7 +117,7 @@ func current() error {
 	say("tests of every backend in its current version")
 	err = errors.Join(
 		command("go", "test", "-count=1", "./docs/model"), // its tests do not run with -race
-		goTest(append([]string{"-timeout=15m", atOnce(1)}, paths...)...),
+		goTest(append([]string{"-timeout=25m", atOnce(1.5)}, paths...)...),
 	)
 	say("40 s of faults on every backend")
 	err = errors.Join(err, goTest("-timeout=10m", faultsPackages))
