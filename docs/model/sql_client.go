@@ -259,7 +259,7 @@ func (m SQL) broken(s *SQLState, i int8) {
 	case asking:
 		c.dirty = true
 		if c.queued {
-			c.phase = waiting // ride it out
+			c.phase = waiting // it keeps its place and asks again
 		} else {
 			m.abandonAttempt(s, i)
 		}

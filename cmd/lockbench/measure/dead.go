@@ -35,7 +35,7 @@ func probeDead(ctx context.Context, m *Measurement, t Target, s Scenario) error 
 		return err
 	}
 	defer closeClient(ctx, live)
-	d := &deathbed{ctx: ctx, t: t, holder: holder, live: live, waits: waits, ttl: ttlOf(holder, s.TTL)}
+	d := &deadMeasurement{ctx: ctx, t: t, holder: holder, live: live, waits: waits, ttl: ttlOf(holder, s.TTL)}
 	ways := []string{"killed", "stopped"}
 	if holder.Capabilities().Loss == backend.LossProcess || !canStop {
 		ways = ways[:1]
@@ -66,8 +66,8 @@ func closeClient(ctx context.Context, c *lock.Client) {
 	_ = c.Close(ctx) // the measurement is complete
 }
 
-// deathbed has the clients of one measurement with dead waiters.
-type deathbed struct {
+// deadMeasurement has the clients of a measurement.
+type deadMeasurement struct {
 	ctx          context.Context //nolint:containedctx // of one measurement
 	t            Target
 	holder, live *lock.Client
@@ -77,7 +77,7 @@ type deathbed struct {
 
 // measure starts processes with a number of waiters each, and a live waiter behind them,
 // ends the processes, releases the lock and returns how long the live waiter then waits.
-func (d *deathbed) measure(processes, waiters int, stop bool) (time.Duration, error) {
+func (d *deadMeasurement) measure(processes, waiters int, stop bool) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	defer cancel()
 	name := "bench-dead-" + strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -117,7 +117,10 @@ func (d *deathbed) measure(processes, waiters int, stop bool) (time.Duration, er
 	select {
 	case <-d.waits:
 	case err := <-granted:
-		return 0, errors.Join(fmt.Errorf("a lock that is held was granted, or: %w", err), held.Unlock(ctx))
+		if err == nil {
+			err = errors.New("a lock that is held was granted to a waiter")
+		}
+		return 0, errors.Join(err, held.Unlock(ctx))
 	}
 	for _, p := range started {
 		if stop {
