@@ -32,8 +32,7 @@ type Harness struct {
 	Worker func() *exec.Cmd
 
 	// ClockWorker is Worker for a process whose wall clock is off by that much. libfaketime
-	// does not change the clock of a Go program: build the worker with "go build -overlay" or
-	// "go test -c -overlay" and a changed time.Now.
+	// does not change the clock of a Go program; package conformanceclock does.
 	ClockWorker func(off time.Duration) *exec.Cmd
 
 	// StopServer hangs the service (SIGSTOP) until ResumeServer.

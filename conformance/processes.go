@@ -19,7 +19,7 @@ var needClockWorker = need{"hook ClockWorker", func(t *T) (Status, string) {
 		return s, why
 	}
 	if t.h.ClockWorker == nil {
-		return NotRun, "the harness has no ClockWorker (a Go program reads the clock without the C library, so faketime cannot shift it)"
+		return NotRun, "the harness has no ClockWorker (package conformanceclock has one)"
 	}
 	return "", ""
 }}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/conformance"
+	"github.com/interlock-go/lock/conformance/conformanceclock"
 	"github.com/interlock-go/lock/conformance/conformancelink"
 	"github.com/interlock-go/lock/examples/toydriver"
 )
@@ -21,6 +22,7 @@ func TestMain(m *testing.M) {
 func TestConformance(t *testing.T) {
 	server := httptest.NewServer(toydriver.NewServer())
 	defer server.Close()
+	worker := conformance.Self(strings.Replace(server.URL, "http://", "toy://", 1))
 	conformance.Run(t, conformance.Harness{
 		Name: "toy",
 		Open: func(context.Context) (backend.Backend, error) { return toydriver.New(server.URL), nil },
@@ -32,6 +34,7 @@ func TestConformance(t *testing.T) {
 			t.Cleanup(link.Close)
 			return toydriver.New("http://" + link.Addr()), link, nil
 		},
-		Worker: conformance.Self(strings.Replace(server.URL, "http://", "toy://", 1)),
+		Worker:      worker,
+		ClockWorker: conformanceclock.Worker(worker),
 	})
 }

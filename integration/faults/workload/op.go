@@ -1,7 +1,7 @@
 // Package workload is the workload of clients during faults: they lock, try, wait, hold,
 // extend, write to a resource that checks tokens, and unlock, and record each call and
 // return. Clients run in the test's process and in processes of their own, which can be
-// stopped, killed, and built with a wrong clock; see [Main].
+// stopped, killed, and started with a wrong clock; see [Main].
 package workload
 
 import (
