@@ -277,8 +277,9 @@ build_go_servers() {
 	local server names=(etcd nats-server versitygw)
 	if [ "$tier" = all ]; then names+=(minio); fi
 	for server in "${names[@]}"; do
-		hack/goserver/build.sh "$server" || touch "$work/unbuilt-$server"
+		{ hack/goserver/build.sh "$server" || touch "$work/unbuilt-$server"; } &
 	done
+	wait
 }
 
 build_go_image() { # name server
