@@ -148,7 +148,7 @@ func (w *waiter) advance(ctx context.Context) (*grant, error) {
 			check = false
 			continue
 		case check && len(rest) > 0:
-			if err := w.removeGone(ctx, rest); err != nil {
+			if err := w.removeGone(ctx, w.unwatched(front)); err != nil {
 				return nil, err
 			}
 			check = false
@@ -174,6 +174,11 @@ func (w *waiter) advance(ctx context.Context) (*grant, error) {
 			return nil, err
 		}
 	}
+}
+
+// unwatched returns the places that are not watched: the caller reads them together, in one round trip.
+func (w *waiter) unwatched(places []child) []child {
+	return slices.DeleteFunc(slices.Clone(places), func(c child) bool { _, ok := w.watches[c.node]; return ok })
 }
 
 // removeGone reads places and removes those from the view that are gone.
