@@ -12,7 +12,8 @@ import (
 	"github.com/interlock-go/lock/conformance"
 )
 
-// oneKey matches the key of a case, which may have one at a time, and its part that is the same when the case is run again.
+// oneKey matches the key of a case, and the part that is the same when the case is run again. It does not match the keys
+// of a case that has many.
 var oneKey = regexp.MustCompile(`^conformance-\w+-\d+-([a-z-]+)$`)
 
 // slowOnce delays the nth request for each lock of a case, once.

@@ -30,6 +30,9 @@ func main() {
 		printVersion()
 		return
 	}
+	if flag.NArg() != 1 {
+		log.Fatalf("versitygw: %d arguments: want one, the directory", flag.NArg())
+	}
 	cfg.Ports = []string{*addr}
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
