@@ -4,7 +4,8 @@
 //	go run ./hack/mutate            # all, in a good many minutes
 //	go run ./hack/mutate redislock  # the steps whose file or name contains that; leaves the others' rows
 //
-// Nothing in the tree is changed: the test is compiled with an overlay.
+// As many steps as there are processors are tried at the same time. Nothing in the tree is changed: the test is compiled
+// with an overlay.
 package main
 
 import (
@@ -17,8 +18,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -41,26 +44,47 @@ func main() {
 	}
 }
 
+// result is what the tests said about a step.
+type result struct {
+	step   Step
+	guards []string
+	err    error
+	took   time.Duration
+}
+
 func run(only []string) error {
+	chosen := slices.DeleteFunc(slices.Clone(steps), func(s Step) bool {
+		return len(only) > 0 && !slices.ContainsFunc(only, func(o string) bool { return strings.Contains(s.File+" "+s.What, o) })
+	})
+	todo, results := make(chan Step, len(chosen)), make(chan result)
+	for _, s := range chosen {
+		todo <- s
+	}
+	close(todo)
+	for range runtime.NumCPU() {
+		go func() {
+			for s := range todo {
+				start := time.Now()
+				guards, err := s.guards()
+				results <- result{s, guards, err, time.Since(start)}
+			}
+		}()
+	}
 	unguarded, broken := 0, 0
-	for _, s := range steps {
-		if len(only) > 0 && !slices.ContainsFunc(only, func(o string) bool { return strings.Contains(s.File+" "+s.What, o) }) {
-			continue
-		}
-		start := time.Now()
-		guards, err := s.guards()
-		if err != nil {
-			fmt.Printf("%s: %s: %v\n", s.File, s.What, err)
+	for range chosen {
+		r := <-results
+		if r.err != nil {
+			fmt.Printf("%s: %s: %v\n", r.step.File, r.step.What, r.err)
 			broken++
 			continue
 		}
-		said := strings.Join(guards, ", ")
-		if len(guards) == 0 {
+		said := strings.Join(r.guards, ", ")
+		if len(r.guards) == 0 {
 			unguarded++
 			said = "**none**"
 		}
-		fmt.Printf("%-7v %s: %s: %s\n", time.Since(start).Round(100*time.Millisecond), s.File, s.What, said)
-		if err := s.write(said); err != nil {
+		fmt.Printf("%-7v %s: %s: %s\n", r.took.Round(100*time.Millisecond), r.step.File, r.step.What, said)
+		if err := r.step.write(said); err != nil {
 			return err
 		}
 	}
@@ -156,19 +180,17 @@ func (s Step) failures(out []byte) []string {
 	return names
 }
 
-var passed = map[string]error{} // by folder and tests
+var passed sync.Map // of func() error, by folder and tests
 
 // passes: the tests pass with the step in place. Else they would show nothing.
 func (s Step) passes(root, run string) error {
-	err, known := passed[s.Dir+" "+run]
-	if !known {
-		var out []byte
-		if out, err = s.tested(root, run); err != nil {
-			err = fmt.Errorf("%s: fails with the step in place: %w\n%s", run, err, out)
+	once, _ := passed.LoadOrStore(s.Dir+" "+run, sync.OnceValue(func() error {
+		if out, err := s.tested(root, run); err != nil {
+			return fmt.Errorf("%s: fails with the step in place: %w\n%s", run, err, out)
 		}
-		passed[s.Dir+" "+run] = err
-	}
-	return err
+		return nil
+	}))
+	return once.(func() error)()
 }
 
 // guards are the tests that fail without the step.
