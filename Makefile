@@ -126,7 +126,7 @@ cover: ## coverage of every package by all tests, in .bin/cover.html
 
 # The tools have a module of their own, so that their requirements are in no other go.sum. They are built as the servers
 # of hack/goserver and the releases in integration/release are, so that these share what is compiled.
-TOOL = cd hack/tools && GOWORK=off CGO_ENABLED=0 go build -trimpath -o $@
+TOOL = cd hack/tools && GOWORK=off CGO_ENABLED=0 go build -trimpath -gcflags=all=-dwarf=false -o $@
 $(BIN)/golangci-lint: hack/tools/go.mod
 	$(TOOL) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 

@@ -14,4 +14,4 @@ module=$(sed -n 's/^require \(.*\) \(v.*\)$/\1	\2/p' go.mod)
 if [ "$bin" -nt server.go ] && go version -m "$bin" 2>/dev/null | grep -q "	$module	"; then exit 0; fi
 echo "setup: building $name ${module#*	} from its Go module (a minute or two)"
 mkdir -p "$(dirname "$bin")"
-CGO_ENABLED=0 nice -n 10 go build -trimpath -o "$bin" "${package:-.}"
+CGO_ENABLED=0 nice -n 10 go build -trimpath -gcflags=all=-dwarf=false -o "$bin" "${package:-.}"

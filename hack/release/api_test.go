@@ -11,7 +11,7 @@ import (
 // TestAPI: an incompatible change is found in each released module, and only a version that may have it is released.
 func TestAPI(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "apidiff")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "golang.org/x/exp/cmd/apidiff")
+	build := exec.Command("go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-o", program, "golang.org/x/exp/cmd/apidiff")
 	build.Dir, build.Env = filepath.Join("..", "tools"), append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

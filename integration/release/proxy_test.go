@@ -99,7 +99,7 @@ func newOutsider(t *testing.T, proxy string) outsider {
 	upstream := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOPROXY"))
 	u := outsider{bin: filepath.Join(home, "bin")}
 	u.env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOFLAGS=") }),
-		"GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-modcacherw -trimpath", "GOBIN="+u.bin, "GOMODCACHE="+filepath.Join(home, "mod"), "GONOSUMDB="+root+","+root+"/*",
+		"GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-modcacherw -trimpath -gcflags=all=-dwarf=false", "GOBIN="+u.bin, "GOMODCACHE="+filepath.Join(home, "mod"), "GONOSUMDB="+root+","+root+"/*",
 		// The modules of others are taken from the files of the local cache, if they are there.
 		fmt.Sprintf("GOPROXY=file://%s,file://%s,%s", proxy, filepath.Join(downloaded, "cache", "download"), upstream),
 	)
