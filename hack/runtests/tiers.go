@@ -115,14 +115,18 @@ func current() error {
 		return err
 	}
 	say("tests of every backend in its current version")
-	err = errors.Join(
-		command("go", "test", "-count=1", "./docs/model"), // its tests do not run with -race
-		goTest(append([]string{"-timeout=25m", atOnce(1.5)}, paths...)...),
-	)
+	models := make(chan error, 1)
+	go func() { models <- testModels() }()
+	err = errors.Join(goTest(append([]string{"-timeout=25m", atOnce(1.5)}, paths...)...), <-models)
 	say("40 s of faults on every backend")
 	err = errors.Join(err, goTest("-timeout=10m", faultsPackages))
 	printServers()
 	return errors.Join(err, stamp(err == nil))
+}
+
+// testModels runs the tests of the models without -race. They only compute, and take the processor time that others leave.
+func testModels() error {
+	return command("nice", "-n", "19", "go", "test", "-count=1", "./docs/model")
 }
 
 // stamp leaves the tree that passed in .bin/tested, for make release, or removes that file.
@@ -163,7 +167,7 @@ func all(names []string) error {
 	say("tests of all versions and topologies")
 	err = goTest(append([]string{"-timeout=40m", atOnce(1)}, paths...)...)
 	if slices.ContainsFunc(chosen, func(b backend) bool { return b.owns("docs/model") }) {
-		err = errors.Join(err, command("go", "test", "-count=1", "./docs/model")) // its tests do not run with -race
+		err = errors.Join(err, testModels())
 	}
 	say("faults")
 	for _, args := range faultRuns(chosen) {
