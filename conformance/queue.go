@@ -112,18 +112,6 @@ func (t *T) queueUp(key string, n int, ttl time.Duration) (order func() []int, c
 	}, cancels, ends
 }
 
-func (t *T) end(d time.Duration, what string, ch <-chan locked) locked {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case got := <-ch:
-		return got
-	case <-timer.C:
-		t.fatalf("%s: want it over within %v, it was still under way", what, d)
-	}
-	panic("unreachable")
-}
-
 func fifo(t *T) {
 	const n = 12
 	key := t.key("fifo")

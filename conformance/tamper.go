@@ -41,13 +41,7 @@ func (tm *tamper) backend() backend.Backend {
 }
 
 // tamper returns a tampered independent client. Settings may be changed at any time.
-func (t *T) tamper() *tamper {
-	b, err := t.h.Open(t.ctx)
-	if err != nil {
-		t.fatalf("Open: want a client, got %v", err)
-	}
-	return &tamper{Backend: b}
-}
+func (t *T) tamper() *tamper { return &tamper{Backend: t.newBackend()} }
 
 func take(n *atomic.Int64) bool {
 	for {
