@@ -34,7 +34,6 @@ type T struct {
 	cleanups []func(ctx context.Context)
 	status   Status // set by notRun
 	reason   string
-	spare    *lock.Client
 	losses   map[string]time.Time // when an observer first reported a loss, by name of the lock
 	ends     map[string]time.Time // when grants that are not renewed may be over, by name of the lock
 	waits    waits
