@@ -41,20 +41,8 @@ func notifyObservers(ctx context.Context, observers []*Observer, kind engine.Kin
 }
 
 func (o *Observer) function(kind engine.Kind) func(context.Context, Event) {
-	switch kind {
-	case engine.Waiting:
-		return o.Waiting
-	case engine.Acquired:
-		return o.Acquired
-	case engine.Failed:
-		return o.Failed
-	case engine.Released:
-		return o.Released
-	case engine.RenewFailed:
-		return o.RenewFailed
-	case engine.Lost:
-		return o.Lost
-	default:
-		return o.Forgotten
-	}
+	return [...]func(context.Context, Event){
+		engine.Waiting: o.Waiting, engine.Acquired: o.Acquired, engine.Failed: o.Failed, engine.Released: o.Released,
+		engine.RenewFailed: o.RenewFailed, engine.Lost: o.Lost, engine.Forgotten: o.Forgotten,
+	}[kind]
 }

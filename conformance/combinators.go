@@ -164,15 +164,8 @@ func (t *T) campaign(ctx context.Context, m lock.Mutex, lead func(context.Contex
 
 // elected waits for the end of a campaign that must return nil.
 func (t *T) elected(d time.Duration, what string, end <-chan error) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case err := <-end:
-		if err != nil {
-			t.fatalf("%s: want its campaign to end with nil, got %v", what, err)
-		}
-	case <-timer.C:
-		t.fatalf("%s: want its campaign over within %v, it was not", what, d)
+	if err := await(t, d, what, "the end of its campaign", end); err != nil {
+		t.fatalf("%s: want its campaign to end with nil, got %v", what, err)
 	}
 }
 
@@ -213,16 +206,7 @@ func electionLoss(t *T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	lead := func(what string, d time.Duration) context.Context {
-		select {
-		case ctx := <-leads:
-			return ctx
-		case <-time.After(d):
-			t.fatalf("%s: want it to lead within %v, it did not", what, d)
-		}
-		panic("unreachable")
-	}
-	leader := lead("the only candidate", t.slack())
+	leader := await(t, t.slack(), "the only candidate", "a term", leads)
 	next := t.campaign(t.ctx, t.client(lock.WithTTL(ttl)).Mutex(key), func(context.Context) error {
 		if leader.Err() == nil {
 			t.errorf("a leader that could not renew for its TTL of %v: want its context ended before the next leads, it was not", ttl)
@@ -235,7 +219,7 @@ func electionLoss(t *T) {
 	if cause := context.Cause(leader); !errors.Is(cause, lock.ErrLost) {
 		t.errorf("a leader that could not renew: want its context ended with the cause ErrLost, got %v", cause)
 	}
-	lead("the first leader, again", ttl+t.slack())
+	await(t, ttl+t.slack(), "the first leader, again", "a term", leads)
 	t.elected(t.slack(), "the first leader, again", end)
 }
 

@@ -221,10 +221,7 @@ func risesOverSession(t *T) {
 	key := t.key("rises-session")
 	s := &ladder{t: t, key: key}
 	for range 2 {
-		b, err := t.h.Open(t.ctx)
-		if err != nil {
-			t.fatalf("Open: want a client, got %v", err)
-		}
+		b := t.newBackend()
 		c := t.clientOf(b, lock.WithTTL(t.lossTTL()))
 		s.step(t.granted(2*t.lossTTL()+t.slack(), "the key of an ended session", t.lockRetry(c.Mutex(key))).lease, "the end of a session")
 		if err := t.h.ExpireSession(t.ctx, b); err != nil {

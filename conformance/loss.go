@@ -149,10 +149,7 @@ func stateDestroyed(t *T) {
 }
 
 func sessionExpired(t *T) {
-	b, err := t.h.Open(t.ctx)
-	if err != nil {
-		t.fatalf("Open: want a client, got %v", err)
-	}
+	b := t.newBackend()
 	ttl := t.lossTTL()
 	c, other := t.clientOf(b, lock.WithTTL(ttl)), t.client()
 	var leases []*lock.Lease

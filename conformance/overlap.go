@@ -66,6 +66,8 @@ func stoppedWaiter(t *T) {
 	}
 	t.idleFor(2*ttl + ttl/2)
 	p.resume()
+	t.idleFor(ttl)
+	p.stillWaits("a waiter that was stopped, of a key that is still held")
 	t.mustUnlock(l, "the holder")
 	p.expect("granted", 2*ttl+t.slack())
 	t.refused(t.client().Mutex(key), "a key that the waiter holds, which had been stopped")

@@ -112,18 +112,6 @@ func (t *T) queueUp(key string, n int, ttl time.Duration) (order func() []int, c
 	}, cancels, ends
 }
 
-func (t *T) end(d time.Duration, what string, ch <-chan locked) locked {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case got := <-ch:
-		return got
-	case <-timer.C:
-		t.fatalf("%s: want it over within %v, it was still under way", what, d)
-	}
-	panic("unreachable")
-}
-
 func fifo(t *T) {
 	const n = 12
 	key := t.key("fifo")
@@ -171,14 +159,13 @@ func fifoCancelled(t *T) {
 
 func tryDoesNotOvertake(t *T) {
 	key := t.key("overtake")
-	holder, w := t.client(), t.waiter()
+	holder, w, m := t.client(), t.waiter(), t.client().Mutex(key)
 	for round := range t.rounds(10, 200) {
 		l := t.mustLock(holder.Mutex(key), "the key between two rounds")
 		got := t.lockWaiting(t.ctx, w, key)
 		ctx, stop := context.WithCancel(t.ctx)
 		var wg sync.WaitGroup
 		for range 3 {
-			m := t.hammer().Mutex(key)
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					l, err := m.TryLock(t.ctx)
@@ -199,18 +186,4 @@ func tryDoesNotOvertake(t *T) {
 			return
 		}
 	}
-}
-
-// hammer returns one of a few clients, made once per case.
-func (t *T) hammer() *lock.Client {
-	t.mu.Lock()
-	c := t.spare
-	t.mu.Unlock()
-	if c == nil {
-		c = t.client()
-		t.mu.Lock()
-		t.spare = c
-		t.mu.Unlock()
-	}
-	return c
 }

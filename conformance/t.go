@@ -34,7 +34,6 @@ type T struct {
 	cleanups []func(ctx context.Context)
 	status   Status // set by notRun
 	reason   string
-	spare    *lock.Client
 	losses   map[string]time.Time // when an observer first reported a loss, by name of the lock
 	ends     map[string]time.Time // when grants that are not renewed may be over, by name of the lock
 	waits    waits
@@ -166,24 +165,24 @@ func (t *T) clampTTL(d time.Duration) time.Duration {
 // slack returns how late something may be that ought to happen at once.
 func (t *T) slack() time.Duration { return t.h.slack() }
 
-// open returns an independent raw client.
-func (t *T) open() backend.Backend {
+// newBackend returns an independent raw client, which the caller closes.
+func (t *T) newBackend() backend.Backend {
 	b, err := t.h.Open(t.ctx)
 	if err != nil {
 		t.fatalf("Open: want a client, got %v", err)
 	}
+	return b
+}
+
+// open returns an independent raw client.
+func (t *T) open() backend.Backend {
+	b := t.newBackend()
 	t.later(func(ctx context.Context) { _ = b.Close(ctx) })
 	return b
 }
 
 // client returns an independent client with a long TTL.
-func (t *T) client(opts ...lock.Option) *lock.Client {
-	b, err := t.h.Open(t.ctx)
-	if err != nil {
-		t.fatalf("Open: want a client, got %v", err)
-	}
-	return t.clientOf(b, opts...)
-}
+func (t *T) client(opts ...lock.Option) *lock.Client { return t.clientOf(t.newBackend(), opts...) }
 
 func (t *T) clientOf(b backend.Backend, opts ...lock.Option) *lock.Client {
 	own := []lock.Option{lock.WithLogger(nil), lock.WithTTL(t.longTTL()), lock.WithObserver(t.observer())}
@@ -240,20 +239,31 @@ func (t *T) lockAsync(ctx context.Context, m lock.Mutex) <-chan locked {
 	return out
 }
 
-// granted waits for a Lock that must succeed within d.
-func (t *T) granted(d time.Duration, what string, ch <-chan locked) locked {
+// await returns the next value of ch, and fails if there is none within d.
+func await[V any](t *T, d time.Duration, what, want string, ch <-chan V) V {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case got := <-ch:
-		if got.err != nil {
-			t.fatalf("%s: want a grant, got %v", what, got.err)
-		}
 		return got
 	case <-timer.C:
-		t.fatalf("%s: want a grant within %v, there was none", what, d)
+		t.fatalf("%s: want %s within %v, there was none", what, want, d)
 	}
 	panic("unreachable")
+}
+
+// end waits for a Lock that must return within d.
+func (t *T) end(d time.Duration, what string, ch <-chan locked) locked {
+	return await(t, d, what, "a result", ch)
+}
+
+// granted waits for a Lock that must succeed within d.
+func (t *T) granted(d time.Duration, what string, ch <-chan locked) locked {
+	got := await(t, d, what, "a grant", ch)
+	if got.err != nil {
+		t.fatalf("%s: want a grant, got %v", what, got.err)
+	}
+	return got
 }
 
 // mustLock locks, which must succeed at once.
@@ -323,6 +333,22 @@ func (t *T) tryRefused(b backend.Backend, req backend.Request, what string) {
 	case !errors.Is(err, backend.ErrLocked):
 		t.fatalf("%s: want TryAcquire to be refused with ErrLocked, got %v", what, err)
 	}
+}
+
+// acquireRaw starts a raw Acquire of a key that is held, and returns when it waits: when the driver has called OnWait.
+// waits gets a value for each further call of OnWait, errs the error of Acquire.
+func (t *T) acquireRaw(ctx context.Context, w backend.Waiter, req backend.Request) (waits <-chan struct{}, errs <-chan error) {
+	calls, end := make(chan struct{}, 8), make(chan error, 1)
+	req.OnWait = func(*backend.LockedError) { calls <- struct{}{} }
+	go func() { _, err := w.Acquire(ctx, req); end <- err }()
+	select {
+	case <-calls:
+	case err := <-end:
+		t.fatalf("raw Acquire of a held key: want it to wait, got %v", err)
+	case <-time.After(t.slack()):
+		t.fatalf("raw Acquire of a held key: want OnWait called within %v", t.slack())
+	}
+	return calls, end
 }
 
 func leaseText(l *lock.Lease) string {

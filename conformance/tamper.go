@@ -24,12 +24,10 @@ type tamper struct {
 	dropTry, dropAcquire, dropAbandon, dropRenew, dropRelease, dropDowngrade atomic.Int64 // replies still to be dropped
 	failRenew                                                                atomic.Bool  // renewals are not sent
 
-	beforeAcquire func(req backend.Request) // e.g. to learn the owner
-	afterRelease  func()                    // after a release whose reply is dropped
-	afterGrant    func(backend.Grant)       // of Acquire or TryAcquire
-	releases      atomic.Int64              // releases sent
-	late          atomic.Int64              // renewals begun after a release had been acknowledged
-	requests      requests                  // to acquire, with their waits, and to renew
+	afterRelease func()       // after a release whose reply is dropped
+	releases     atomic.Int64 // releases sent
+	late         atomic.Int64 // renewals begun after a release had been acknowledged
+	requests     requests     // to acquire, with their waits, and to renew
 }
 
 // tamperQueue is tamper for a driver with a queue.
@@ -43,13 +41,7 @@ func (tm *tamper) backend() backend.Backend {
 }
 
 // tamper returns a tampered independent client. Settings may be changed at any time.
-func (t *T) tamper() *tamper {
-	b, err := t.h.Open(t.ctx)
-	if err != nil {
-		t.fatalf("Open: want a client, got %v", err)
-	}
-	return &tamper{Backend: b}
-}
+func (t *T) tamper() *tamper { return &tamper{Backend: t.newBackend()} }
 
 func take(n *atomic.Int64) bool {
 	for {
@@ -70,16 +62,10 @@ func (tm *tamper) granted(g backend.Grant, err error, drop *atomic.Int64) (backe
 	if err != nil {
 		return nil, err
 	}
-	if tm.afterGrant != nil {
-		tm.afterGrant(g)
-	}
 	return &tamperGrant{Grant: g, tm: tm}, nil
 }
 
 func (tm *tamper) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	if tm.beforeAcquire != nil {
-		tm.beforeAcquire(req)
-	}
 	end := tm.requests.begin()
 	g, err := tm.Backend.TryAcquire(ctx, req)
 	end()
@@ -95,9 +81,6 @@ func (tm *tamper) Abandon(ctx context.Context, req backend.Request) error {
 }
 
 func (q tamperQueue) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	if q.beforeAcquire != nil {
-		q.beforeAcquire(req)
-	}
 	end := q.requests.begin()
 	g, err := q.Backend.(backend.Waiter).Acquire(ctx, req)
 	end()

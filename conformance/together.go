@@ -189,24 +189,11 @@ func abandonedTogether(t *T) {
 // gaveUp returns an attempt that waited for key until its context ended.
 func (t *T) gaveUp(w backend.Waiter, key string) backend.Request {
 	req := request(key, t.longTTL())
-	waits := make(chan struct{})
-	req.OnWait = func(*backend.LockedError) { close(waits) }
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		_, err := w.Acquire(ctx, req)
-		done <- err
-	}()
-	select {
-	case <-waits:
-	case err := <-done:
-		t.fatalf("Acquire of a held key: want it to wait, got %v", err)
-	case <-time.After(t.slack()):
-		t.fatalf("Acquire of a held key: want it to wait, OnWait was not called within %v", t.slack())
-	}
+	_, errs := t.acquireRaw(ctx, w, req)
 	cancel()
-	if err := <-done; err == nil {
+	if err := <-errs; err == nil {
 		t.fatalf("Acquire of a held key whose context ended: want an error, it was granted")
 	}
 	return req

@@ -18,13 +18,7 @@ type waiter struct {
 	waits chan struct{}
 }
 
-func (t *T) waiter(opts ...lock.Option) *waiter {
-	b, err := t.h.Open(t.ctx)
-	if err != nil {
-		t.fatalf("Open: want a client, got %v", err)
-	}
-	return t.waiterOf(b, opts...)
-}
+func (t *T) waiter(opts ...lock.Option) *waiter { return t.waiterOf(t.newBackend(), opts...) }
 
 func (t *T) waiterOf(b backend.Backend, opts ...lock.Option) *waiter {
 	w := &waiter{waits: make(chan struct{}, 1)}

@@ -127,25 +127,10 @@ func timedWait(t *T) {
 	if w, ok := t.open().(backend.Waiter); ok {
 		ctx, cancel := context.WithCancel(t.ctx)
 		req := request(key, t.longTTL())
-		waits := make(chan struct{}, 8)
-		req.OnWait = func(*backend.LockedError) { waits <- struct{}{} }
-		errs := make(chan error, 1)
-		go func() { _, err := w.Acquire(ctx, req); errs <- err }()
-		select {
-		case <-waits:
-		case err := <-errs:
-			t.fatalf("raw Acquire of a held key: want it to wait, got %v", err)
-		case <-time.After(t.slack()):
-			t.fatalf("raw Acquire of a held key: want OnWait called within %v", t.slack())
-		}
+		waits, errs := t.acquireRaw(ctx, w, req)
 		cancel()
-		select {
-		case err := <-errs:
-			if !errors.Is(err, context.Canceled) {
-				t.errorf("raw Acquire whose context was cancelled: want an error that matches it, got %v", err)
-			}
-		case <-time.After(t.slack()):
-			t.fatalf("raw Acquire whose context was cancelled: want it to return within %v", t.slack())
+		if err := await(t, t.slack(), "raw Acquire whose context was cancelled", "a result", errs); !errors.Is(err, context.Canceled) {
+			t.errorf("raw Acquire whose context was cancelled: want an error that matches it, got %v", err)
 		}
 		if n := len(waits); n > 0 {
 			t.errorf("OnWait: want one call, got %d", n+1)

@@ -272,6 +272,20 @@ func (p *process) waitShare(key string, ttl time.Duration, s lock.Share) {
 	p.expect("waits", p.t.slack())
 }
 
+// stillWaits fails if the Lock of the worker has returned, with a grant or an error.
+func (p *process) stillWaits(what string) {
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok || strings.HasPrefix(line, "granted") || strings.HasPrefix(line, "error") {
+				p.t.fatalf("%s: want it to wait, got %q (ended: %v)", what, line, !ok)
+			}
+		default:
+			return
+		}
+	}
+}
+
 func lockCommand(key string, ttl time.Duration, s lock.Share) string {
 	if s.Exclusive() {
 		return fmt.Sprintf("lock %s %v", key, ttl)

@@ -231,6 +231,7 @@ setup_docker() {
 
 pull() { # image
 	local out="$work/pull-${1//[\/:]/-}" pid i
+	: >"$out" # the first grep may run before the shell of docker pull has opened the file
 	docker pull "$1" >"$out" 2>&1 &
 	pid=$!
 	for ((i = 0; i < registry_timeout * 10; i++)); do

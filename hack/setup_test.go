@@ -134,6 +134,9 @@ func TestSetup(t *testing.T) {
 			if i := slices.IndexFunc(calls, changes); tt.quiet && i >= 0 {
 				t.Errorf("nothing may be changed, it called %q", calls[i])
 			}
+			if strings.Contains(out, "No such file") {
+				t.Error("it looked for a file that was not there")
+			}
 			if tt.change["id"] != "" && slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "sudo") }) {
 				t.Error("it called sudo without SETUP_SUDO=1")
 			}

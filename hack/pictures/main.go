@@ -10,25 +10,15 @@ import (
 	"github.com/interlock-go/lock/hack/pictures/draw"
 )
 
-// pictures returns all pictures. root is the folder of the repository, whose figures one of
-// them shows.
+// pictures returns all pictures. root is the folder of the repository, whose figures some of
+// them show.
 func pictures(root string) ([]draw.Picture, error) {
-	performance := filepath.Join(root, "docs", "performance.md")
-	speed, err := handOffPlot(performance)
-	if err != nil {
-		return nil, err
-	}
-	many, err := waitersPlot(performance)
-	if err != nil {
-		return nil, err
-	}
 	all := []draw.Picture{
 		lease, staleHolder, provisional, architecture, choosing, migration, quorum, admission,
 		handOffLocal, handOffRedis, handOffRedlock, handOffPostgres, handOffMySQL, handOffEtcd, handOffZooKeeper,
-		speed, many,
 	}
-	for _, plot := range growthPlots {
-		p, err := plot.picture(filepath.Join(root, "docs", "performance-growth.md"))
+	for _, plot := range plots {
+		p, err := plot.picture(root)
 		if err != nil {
 			return nil, err
 		}

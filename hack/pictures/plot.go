@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -13,140 +13,172 @@ import (
 const (
 	handOffColumn = "hand-off p50, RTT (16)"
 	waitersColumn = "waiters"
+	idleColumn    = "idle clients"
 	cyclesColumn  = "cycles a second"
 	localHandOff  = "Interlock, local hand-off" // within a process; it is no round trip
 )
 
-// handOffPlot shows the hand-offs of docs/performance.md.
-func handOffPlot(path string) (draw.Picture, error) {
-	groups, err := figures(path, handOffs)
-	if err != nil {
-		return draw.Picture{}, err
-	}
-	return draw.Picture{
-		Name:  "handoff-speed",
-		Title: "How long a hand-off takes",
-		Alt: "Bars for each service: the median time from Unlock to the return of the next Lock, in round trips, with 16 waiters and 2 ms each way, " +
+// plot describes a picture of the figures in the tables of a document.
+type plot struct {
+	name, title, alt string
+	file             string // in docs
+	head, note       string
+	most             int                                      // of the scale
+	cut              bool                                     // longer bars end there
+	least            int                                      // services with bars that the document must have
+	values           func(row map[string]string) []draw.Value // the bars of a row, whose cells are by column; none for other tables
+}
+
+var plots = []plot{
+	{
+		name: "handoff-speed", title: "How long a hand-off takes", file: "performance.md",
+		alt: "Bars for each service: the median time from Unlock to the return of the next Lock, in round trips, with 16 waiters and 2 ms each way, " +
 			"of this library and of its peers. The figures are those of docs/performance.md.",
-		Draw: func(c *draw.Canvas) {
-			y := 16 + c.Text(16, 16, draw.Width-32, "start", "bold", "Hand-off in round trips of the service (median)") + 2
-			y += c.Text(16, y, draw.Width-32, "start", "faint", "16 waiters in 4 clients, 2 ms each way. Shorter is better; one is the least with a service.") + 6
-			draw.Plot(c, y, 6, groups...)
+		head: "Hand-off in round trips of the service (median)",
+		note: "16 waiters in 4 clients, 2 ms each way. Shorter is better; one is the least with a service.",
+		most: 6, least: 5,
+		values: func(row map[string]string) []draw.Value {
+			if row[""] == localHandOff {
+				return nil
+			}
+			return compared(row, row[handOffColumn])
 		},
-	}, nil
+	},
+	{
+		name: "many-waiters", title: "What 2,000 waiters cost", file: "performance.md",
+		alt: "Bars for each service: the cycles a second with 2,000 waiters over those with 16, of this library and of its peers. " +
+			"The figures are those of the tables of waiters below.",
+		head: "Cycles a second with 2,000 waiters over those with 16",
+		note: "One: the number of waiters costs nothing. Zero: no lock was acquired.",
+		most: 2, cut: true, least: 1,
+		values: func(row map[string]string) []draw.Value {
+			if row[waitersColumn] != "2000" {
+				return nil
+			}
+			if n, ok := multiple(row); ok {
+				return compared(row, n)
+			}
+			return compared(row, row[cyclesColumn]) // a figure of 0 has no multiple
+		},
+	},
+	{
+		name: "growth-waiters", title: "What waiters cost", file: "performance-growth.md",
+		alt: "Bars for each service: the cycles a second with 200, 2,000 and 10,000 waiters over those with 16. " +
+			"The figures are those of the tables of waiters below.",
+		head: "Cycles a second over those with 16 waiters",
+		note: "By the number of waiters in 4 clients. One: waiters cost nothing.",
+		most: 2, cut: true, least: 5,
+		values: func(row map[string]string) []draw.Value { return growth(row, waitersColumn) },
+	},
+	{
+		name: "growth-processes", title: "What idle processes cost", file: "performance-growth.md",
+		alt: "Bars for each service: the cycles a second beside 400 idle clients over those without. " +
+			"The figures are those of the tables of idle processes below.",
+		head: "Cycles a second over those without idle clients",
+		note: "400 other clients have waited once, a minute before. One: they cost nothing.",
+		most: 2, cut: true, least: 5,
+		values: func(row map[string]string) []draw.Value { return growth(row, idleColumn) },
+	},
+	{
+		name: "growth-names", title: "What a name leaves", file: "performance-growth.md",
+		alt: "Bars for each service: what a name that was used once leaves, at first and after twice the " +
+			"retention, in rows, keys or nodes. The figures are those of the tables of names below.",
+		head: "What a name that was used once leaves",
+		note: "In rows, keys or nodes, right after its use and after twice the retention.",
+		most: 2, cut: true, least: 5,
+		values: func(row map[string]string) []draw.Value {
+			first, err := strconv.ParseFloat(row["kept for a name at first"], 64)
+			left, err2 := strconv.ParseFloat(row["left of the names, %"], 64)
+			if err != nil || err2 != nil {
+				return nil
+			}
+			return []draw.Value{{Name: "at first", N: first}, {Name: "later", N: left / 100, Kind: draw.Good}}
+		},
+	},
 }
 
-// figures reads the values of a plot from a document.
-func figures(path string, parse func(text string) ([]draw.Group, error)) ([]draw.Group, error) {
-	text, err := os.ReadFile(path)
+// multiple returns over what a figure of cycles is, as text.
+func multiple(row map[string]string) (string, bool) {
+	_, n, ok := strings.Cut(strings.TrimSuffix(row[cyclesColumn], ")"), "(× ")
+	return n, ok
+}
+
+// compared returns the bar of this library or of a peer, none for a text that is no figure.
+func compared(row map[string]string, text string) []draw.Value {
+	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	groups, err := parse(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	kind := draw.Plain
+	if row[""] == "Interlock" {
+		kind = draw.Good
 	}
-	return groups, nil
+	return []draw.Value{{Name: row[""], N: n, Kind: kind}}
 }
 
-// handOffs reads the column of hand-offs of each table.
-func handOffs(text string) ([]draw.Group, error) {
-	var groups []draw.Group
-	column := -1
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if heading, ok := strings.CutPrefix(line, "## "); ok {
-			groups = append(groups, draw.Group{Heading: heading})
-		}
-		cells, ok := row(line)
-		switch {
-		case !ok:
-			column = -1
-			continue
-		case column < 0:
-			column = slices.Index(cells, handOffColumn)
-			continue
-		}
-		value, err := strconv.ParseFloat(cells[column], 64)
-		if err != nil || cells[0] == localHandOff {
-			continue // a line below the heading, or a row without hand-offs
-		}
-		kind := draw.Plain
-		if cells[0] == "Interlock" {
-			kind = draw.Good
-		}
-		last := &groups[len(groups)-1]
-		last.Values = append(last.Values, draw.Value{Name: cells[0], N: value, Kind: kind})
+// growth returns the bar of a row, none if it is the first of its table or the table has no column of the unit.
+func growth(row map[string]string, unit string) []draw.Value {
+	text, _ := multiple(row)
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || row[unit] == "" {
+		return nil
 	}
-	var withValues []draw.Group
-	for _, g := range groups {
-		if len(g.Values) > 0 {
-			withValues = append(withValues, g)
-		}
-	}
-	if len(withValues) < 5 {
-		return nil, fmt.Errorf("want a table with the column %q for at least five services, found %d", handOffColumn, len(withValues))
-	}
-	return withValues, nil
+	return []draw.Value{{Name: row[unit] + " " + unit, N: n, Kind: draw.Good}}
 }
 
-// waitersPlot shows what 2,000 waiters cost, by docs/performance.md.
-func waitersPlot(path string) (draw.Picture, error) {
-	groups, err := figures(path, manyWaiters)
+func (p plot) picture(root string) (draw.Picture, error) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", p.file))
 	if err != nil {
 		return draw.Picture{}, err
 	}
-	return draw.Picture{
-		Name:  "many-waiters",
-		Title: "What 2,000 waiters cost",
-		Alt: "Bars for each service: the cycles a second with 2,000 waiters over those with 16, of this library and of its peers. " +
-			"The figures are those of the tables of waiters below.",
-		Draw: func(c *draw.Canvas) {
-			y := 16 + c.Text(16, 16, draw.Width-32, "start", "bold", "Cycles a second with 2,000 waiters over those with 16") + 2
-			y += c.Text(16, y, draw.Width-32, "start", "faint", "One: the number of waiters costs nothing. Zero: no lock was acquired.") + 6
-			draw.Plot(c, y, 2, groups...)
-		},
-	}, nil
+	groups, err := p.groups(string(text))
+	return draw.Picture{Name: p.name, Title: p.title, Alt: p.alt, Draw: func(c *draw.Canvas) {
+		y := 16 + c.Text(16, 16, draw.Width-32, "start", "bold", p.head) + 2
+		y += c.Text(16, y, draw.Width-32, "start", "faint", p.note) + 6
+		draw.Plot(c, y, p.most, groups...)
+	}}, err
 }
 
-// manyWaiters reads the multiple in the last row of each target in the tables of waiters.
-func manyWaiters(text string) ([]draw.Group, error) {
-	var groups []draw.Group
-	inTable := false
+// groups reads the bars from the tables of a document, by the headings of its sections.
+func (p plot) groups(text string) ([]draw.Group, error) {
+	var (
+		groups  []draw.Group
+		service string
+		head    []string
+	)
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
-			groups = append(groups, draw.Group{Heading: heading})
+			service = heading
 		}
 		cells, ok := row(line)
 		switch {
 		case !ok:
-			inTable = false
+			head = nil
 			continue
-		case len(cells) > 2 && cells[1] == waitersColumn && cells[2] == cyclesColumn:
-			inTable = true
+		case head == nil:
+			head = cells
 			continue
-		case !inTable || cells[1] != "2000":
+		case len(cells) != len(head):
 			continue
 		}
-		_, multiple, ok := strings.Cut(strings.TrimSuffix(cells[2], ")"), "(× ")
-		if !ok {
-			multiple = cells[2] // a figure of 0 has no multiple
+		byHead := map[string]string{}
+		for i, cell := range cells {
+			byHead[head[i]] = cell
 		}
-		value, err := strconv.ParseFloat(multiple, 64)
-		if err != nil {
-			continue // not measured
+		for _, v := range p.values(byHead) {
+			if len(groups) == 0 || groups[len(groups)-1].Heading != service {
+				groups = append(groups, draw.Group{Heading: service})
+			}
+			if p.cut {
+				v.N = min(v.N, float64(p.most))
+			}
+			last := &groups[len(groups)-1]
+			last.Values = append(last.Values, v)
 		}
-		kind := draw.Plain
-		if cells[0] == "Interlock" {
-			kind = draw.Good
-		}
-		last := &groups[len(groups)-1]
-		last.Values = append(last.Values, draw.Value{Name: cells[0], N: min(value, 2), Kind: kind})
 	}
-	groups = slices.DeleteFunc(groups, func(g draw.Group) bool { return len(g.Values) == 0 })
-	if len(groups) == 0 {
-		return nil, fmt.Errorf("want a table with the columns %q and %q, found none with a row of 2000", waitersColumn, cyclesColumn)
+	if len(groups) < p.least {
+		return nil, fmt.Errorf("docs/%s: %s: want tables with its figures of at least %d services, found %d", p.file, p.name, p.least, len(groups))
 	}
 	return groups, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/interlock-go/lock"
 	_ "github.com/interlock-go/lock/etcdlock"
 	"github.com/interlock-go/lock/integration/provision"
-	"github.com/interlock-go/lock/integration/suite"
 )
 
 // TestAuthentications counts how often the servers authenticate. Each time costs them a hash
@@ -136,8 +135,4 @@ func authentications(t *testing.T, s *provision.Server) int {
 	}
 	t.Fatal("the metrics of the server have no number of authentications")
 	return 0
-}
-
-func TestStoppedWaiter(t *testing.T) {
-	suite.StoppedWaiter(t, provision.NewEtcd(t, provision.Etcd37, provision.Options{}).URL(), 2*time.Second)
 }

@@ -165,7 +165,7 @@ func zookeeperService(t *testing.T) *faults.Service {
 }
 
 func zookeeperEnsemble(t *testing.T) *faults.Service {
-	e := provision.ZooKeeperEnsemble(t, 3, "forceSync=no")
+	e := provision.ZooKeeperEnsemble(t, provision.ZooKeeper38, 3, "forceSync=no")
 	leader := func(ctx context.Context) (*provision.Server, error) {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()

@@ -31,15 +31,9 @@ func EtcdCluster(t testing.TB, flavour string, nodes int) *EtcdNodes {
 	LeaveOut(t, "etcd clusters")
 	c := &EtcdNodes{t: t}
 	var initial []string
-	var listen []*reservedPort
+	listen := ports(t, nodes)
 	for i := range nodes {
-		port, err := reservePort()
-		if err != nil {
-			t.Fatalf("provision: etcd cluster: %v", err)
-		}
-		t.Cleanup(port.release)
-		listen = append(listen, port)
-		p, err := newPeerPort(port.addr())
+		p, err := newPeerPort(listen[i].addr())
 		if err != nil {
 			t.Fatalf("provision: etcd cluster: %v", err)
 		}

@@ -37,13 +37,8 @@ func RedisCluster(t testing.TB, flavour string, masters, replicasPerMaster int) 
 	if replicasPerMaster == 0 {
 		timeout = "30000" // no replica could take over: a pause of the machine must not make the cluster refuse requests
 	}
-	for range masters * (1 + replicasPerMaster) {
-		// The bus has a port of its own; by default it is at +10000, which may not exist or be taken.
-		bus, err := reservePort()
-		if err != nil {
-			t.Fatalf("provision: cluster: %v", err)
-		}
-		t.Cleanup(bus.release)
+	// The bus has a port of its own; by default it is at +10000, which may not exist or be taken.
+	for _, bus := range ports(t, masters*(1+replicasPerMaster)) {
 		c.Nodes = append(c.Nodes, NewRedis(t, flavour, Options{Binary: true, Args: []string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", timeout,
 			"--cluster-port", strconv.Itoa(bus.port), "--repl-diskless-sync-delay", "0",

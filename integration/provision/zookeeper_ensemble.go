@@ -19,22 +19,16 @@ type Ensemble struct {
 // Addrs returns the host:port of every server, for clients.
 func (e *Ensemble) Addrs() []string { return addrs(e.Nodes) }
 
-// ZooKeeperEnsemble starts so many servers of the installed version and returns when they have a leader. It ends with
-// the test.
-func ZooKeeperEnsemble(t testing.TB, size int, config ...string) *Ensemble {
-	t.Helper()
-	return zookeeperEnsemble(t, ZooKeeper38, size, false, config)
-}
-
-// ZooKeeperEnsembleOf is an ensemble of a flavour: of the image that Docker has of it, or of the installed version if
-// that is the one.
-func ZooKeeperEnsembleOf(t testing.TB, flavour string, size int, config ...string) *Ensemble {
+// ZooKeeperEnsemble starts so many servers of the flavour, from the image that Docker has of it or from the installed
+// version if that is the one, and returns when they have a leader. It ends with the test.
+func ZooKeeperEnsemble(t testing.TB, flavour string, size int, config ...string) *Ensemble {
 	t.Helper()
 	return zookeeperEnsemble(t, flavour, size, false, config)
 }
 
-// ZooKeeperEnsembleApart is an ensemble whose servers talk to each other through proxies, so that CutOff and Blackhole
-// work. It is slower to replace a leader that was killed: a proxy accepts what a dead server would refuse.
+// ZooKeeperEnsembleApart is an ensemble of the installed version whose servers talk to each other through proxies, so
+// that CutOff and Blackhole work. It is slower to replace a leader that was killed: a proxy accepts what a dead server
+// would refuse.
 func ZooKeeperEnsembleApart(t testing.TB, size int, config ...string) *Ensemble {
 	t.Helper()
 	return zookeeperEnsemble(t, ZooKeeper38, size, true, config)

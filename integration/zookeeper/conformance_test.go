@@ -21,7 +21,7 @@ func TestConformanceSingle(t *testing.T) {
 
 func TestConformanceEnsemble(t *testing.T) {
 	for _, flavour := range provision.ZooKeeperFlavours() {
-		t.Run(flavour, func(t *testing.T) { conformEnsemble(t, provision.ZooKeeperEnsembleOf(t, flavour, 3)) })
+		t.Run(flavour, func(t *testing.T) { conformEnsemble(t, provision.ZooKeeperEnsemble(t, flavour, 3)) })
 	}
 }
 

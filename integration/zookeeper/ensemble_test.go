@@ -16,7 +16,7 @@ import (
 
 func TestEnsembleLeaderKilledAndRollingRestart(t *testing.T) {
 	for _, flavour := range provision.ZooKeeperFlavours() {
-		t.Run(flavour, func(t *testing.T) { rolling(t, provision.ZooKeeperEnsembleOf(t, flavour, 3)) })
+		t.Run(flavour, func(t *testing.T) { rolling(t, provision.ZooKeeperEnsemble(t, flavour, 3)) })
 	}
 }
 
@@ -197,7 +197,7 @@ func TestEnsembleFollowerBehind(t *testing.T) {
 // TestEnsembleSessionMoves kills each server in turn: the sessions of the holder and the
 // waiters move to other servers, and the order of the queue stays.
 func TestEnsembleSessionMoves(t *testing.T) {
-	e := provision.ZooKeeperEnsemble(t, 3)
+	e := provision.ZooKeeperEnsemble(t, provision.ZooKeeper38, 3)
 	url := "zk://" + strings.Join(e.Addrs(), ",")
 	const key, ttl = "moves", 30 * time.Second // longer than a slow election
 	c := client(t, url, ttl)

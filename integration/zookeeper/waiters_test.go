@@ -10,7 +10,6 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/integration/provision"
-	"github.com/interlock-go/lock/integration/suite"
 )
 
 // monitor returns the counters of a server.
@@ -103,8 +102,4 @@ func TestManyWaiters(t *testing.T) {
 	if cost[1000] > cost[10]+1 {
 		t.Errorf("requests for a hand-off: %.1f with 1000 waiting, %.1f with 10", cost[1000], cost[10])
 	}
-}
-
-func TestStoppedWaiter(t *testing.T) {
-	suite.StoppedWaiter(t, "zk://"+provision.NewZooKeeper(t, provision.AnyZooKeeper).Addr(), 2*time.Second)
 }
