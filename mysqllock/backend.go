@@ -35,10 +35,10 @@ type Backend struct {
 
 	mu         sync.Mutex // guards the fields below
 	closed     bool
-	lines      map[string]*line     // by key
-	waiting    map[string]*attempt  // in the lines, by owner id
-	leftovers  map[string]leftover  // of failed attempts, by owner id
-	handedOver map[string]time.Time // when to look at the keys that were handed over
+	lines      map[string]*line       // by key
+	waiting    map[string]*attempt    // in the lines, by owner id
+	leftovers  map[string]leftover    // of failed attempts, by owner id
+	handedOver map[string]*time.Timer // by key: a look at it, see watchHandOver
 }
 
 var (
@@ -80,7 +80,7 @@ func open(ctx context.Context, limit time.Duration, db *sql.DB, o options, addre
 		return nil, err
 	}
 	b := &Backend{db: db, ownDB: ownDB, opt: o, address: address, table: t, process: fmt.Sprintf("%016x", rand.Uint64()),
-		lines: map[string]*line{}, waiting: map[string]*attempt{}, leftovers: map[string]leftover{}, handedOver: map[string]time.Time{}}
+		lines: map[string]*line{}, waiting: map[string]*attempt{}, leftovers: map[string]leftover{}, handedOver: map[string]*time.Timer{}}
 	b.life, b.end = context.WithCancel(context.Background())
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -166,6 +166,9 @@ func (b *Backend) Ping(ctx context.Context) error {
 func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
+	for _, timer := range b.handedOver {
+		timer.Stop()
+	}
 	b.mu.Unlock()
 	b.end()
 	done := make(chan struct{})
