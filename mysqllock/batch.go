@@ -106,7 +106,7 @@ func (b *Backend) renewAll(all []renewal) string {
 	ttl.WriteString("CASE l.owner")
 	for _, r := range all {
 		owner := lit(r.g.req.Owner)
-		for at := range strings.SplitSeq(r.g.at(), ",") { // a downgrade is one transaction: at most one of two rows has the owner
+		for at := range strings.SplitSeq(r.g.at(), ",") { // at most one row has the owner: a downgrade is one transaction
 			in = append(in, fmt.Sprintf("(%s,%s,%s)", lit(b.key(r.g.req.Key)), at, owner))
 		}
 		fmt.Fprintf(&ttl, " WHEN %s THEN %d", owner, millis(r.ttl)*1000)

@@ -1,6 +1,6 @@
--- $1 names, $2 owners, $3 ttls in microseconds, $4 tokens of shared holders, and 0 of exclusive ones. Does to each row what
--- renew.sql or renew_share.sql does, unless another transaction has locked the row. It waits for no row, so no row delays
--- the others and the statement cannot deadlock.
+-- $1 names, $2 owners, $3 ttls in microseconds, $4 tokens of shared holders, and 0 of exclusive ones. Does to each row
+-- what renew.sql or renew_share.sql does, unless another transaction has locked the row. It waits for no row, so no row
+-- delays the others and the statement cannot deadlock.
 WITH asked AS (
 	SELECT *, CASE token WHEN 0 THEN 0 ELSE {shared place token} END AS at
 	FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS a(name, owner, ttl, token, n)
