@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,13 +21,13 @@ type Backend struct {
 	table           table
 	multiStatements bool // a packet may have two statements
 	mariaDB         bool
+	flush           int           // innodb_flush_log_at_trx_commit of the server
 	sharing         bool          // the server has what shares need
 	lockingRead     string        // a clause for reads that could see uncommitted rows, or empty
 	notifier        *notifier     // nil: waiters poll
 	process         string        // identifies this Backend in rows
 	denied          error         // the user may not acquire locks
 	acquiring       chan struct{} // requests to acquire in flight: the other connections are kept for renewals and releases
-	caps            backend.Capabilities
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -36,10 +35,10 @@ type Backend struct {
 
 	mu         sync.Mutex // guards the fields below
 	closed     bool
-	lines      map[string]*line     // by key
-	waiting    map[string]*attempt  // in the lines, by owner id
-	leftovers  map[string]leftover  // of failed attempts, by owner id
-	handedOver map[string]time.Time // when to look at the keys that were handed over
+	lines      map[string]*line       // by key
+	waiting    map[string]*attempt    // in the lines, by owner id
+	leftovers  map[string]leftover    // of failed attempts, by owner id
+	handedOver map[string]*time.Timer // by key: a look at it, see watchHandOver
 }
 
 var (
@@ -81,7 +80,7 @@ func open(ctx context.Context, limit time.Duration, db *sql.DB, o options, addre
 		return nil, err
 	}
 	b := &Backend{db: db, ownDB: ownDB, opt: o, address: address, table: t, process: fmt.Sprintf("%016x", rand.Uint64()),
-		lines: map[string]*line{}, waiting: map[string]*attempt{}, leftovers: map[string]leftover{}, handedOver: map[string]time.Time{}}
+		lines: map[string]*line{}, waiting: map[string]*attempt{}, leftovers: map[string]leftover{}, handedOver: map[string]*time.Timer{}}
 	b.life, b.end = context.WithCancel(context.Background())
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -107,14 +106,14 @@ func open(ctx context.Context, limit time.Duration, db *sql.DB, o options, addre
 		conns -= lockConns + waitConns
 	}
 	b.acquiring = make(chan struct{}, max(1, conns-conns/4))
-	b.caps = b.capabilities(server.caveats)
 	if o.retention > 0 {
 		b.wg.Go(b.sweepUnused)
 	}
 	return b, nil
 }
 
-func (b *Backend) capabilities(caveats []string) backend.Capabilities {
+// Capabilities returns what the backend guarantees.
+func (b *Backend) Capabilities() backend.Capabilities {
 	c := backend.Capabilities{
 		Name:     "mysql",
 		Scope:    backend.ScopeNetwork,
@@ -127,7 +126,7 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 		Lateness: tombstoneFor,
 		Shared:   b.sharing,
 		Permits:  b.sharing,
-		Caveats: append([]string{
+		Caveats: []string{
 			"With asynchronous or semi-synchronous replication a failover may lose the last grants. Two clients may then hold a lock until the first lease ends; only a check of the token at the resource, or Guard, stops the first.",
 			"Tokens rise over a restart, a failover and the loss of the table if the clock of the new server is not behind the time of the last grant.",
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
@@ -136,7 +135,10 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 			"The holder of a broken lock learns of it at its next renewal.",
 			"All clients must use the same server or group of servers: writes to several primaries at once (Galera, multi-primary group replication) exclude each other only by failing at commit. A proxy must send reads, too, to the primary: on a replica a waiter reads a row that lags, by another clock.",
 			backend.CaveatClockRates, backend.CaveatSnapshot,
-		}, caveats...),
+		},
+	}
+	if b.flush != 1 {
+		c.Caveats = append(c.Caveats, fmt.Sprintf("The server runs with innodb_flush_log_at_trx_commit=%d: a crash may lose the grants of the last second; their holders find out at their next renewal only.", b.flush))
 	}
 	if !b.multiStatements {
 		c.Caveats = append(c.Caveats, "Without multiStatements a process that is stopped while it enters or leaves a queue keeps the row of the lock locked until its connection ends: no client can renew, release or acquire the lock meanwhile.")
@@ -148,13 +150,6 @@ func (b *Backend) capabilities(caveats []string) backend.Capabilities {
 			"Waiters for permits that other permits keep out are not woken by the server: they read the row, every 5 to 50 ms at first, later up to every 250 ms.",
 			"If the lock connection of an attempt is lost, the waiters behind it poll up to eight times a second until its turn has ended.")
 	}
-	return c
-}
-
-// Capabilities returns what the backend guarantees.
-func (b *Backend) Capabilities() backend.Capabilities {
-	c := b.caps
-	c.Caveats = slices.Clone(c.Caveats)
 	return c
 }
 
@@ -171,6 +166,9 @@ func (b *Backend) Ping(ctx context.Context) error {
 func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
+	for _, timer := range b.handedOver {
+		timer.Stop()
+	}
 	b.mu.Unlock()
 	b.end()
 	done := make(chan struct{})

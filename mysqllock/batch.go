@@ -20,7 +20,7 @@ type renewal struct {
 	err *error // where its error goes
 }
 
-const maxBatch = 256 // rows of a statement: for many more the server would read the whole table
+const maxBatch = 256 // grants of a statement: for many more rows the server would read the whole table
 
 // RenewBatch renews by one statement for up to 256 grants. Grants whose rows that does not
 // find, because they are lost or another transaction has locked the row, it renews one by
@@ -34,13 +34,6 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 		least = min(least, r.TTL)
 	}
 	var rest []renewal
-	all = slices.DeleteFunc(all, func(r renewal) bool {
-		one := r.g.currentMode() == either // two rows may have its lease
-		if one {
-			rest = append(rest, r)
-		}
-		return one
-	})
 	for part := range slices.Chunk(all, maxBatch) {
 		rest = append(rest, b.renewMany(ctx, part)...)
 		if errors.Is(errs[0], errors.ErrUnsupported) {
@@ -108,18 +101,18 @@ func (b *Backend) renewMany(ctx context.Context, all []renewal) (rest []renewal)
 // so no row delays the others, and it cannot deadlock. LIMIT keeps MySQL from merging the
 // two queries into one that would wait.
 func (b *Backend) renewAll(all []renewal) string {
-	var in, ttl strings.Builder
+	var in []string
+	var ttl strings.Builder
 	ttl.WriteString("CASE l.owner")
-	for i, r := range all {
-		if i > 0 {
-			in.WriteByte(',')
-		}
+	for _, r := range all {
 		owner := lit(r.g.req.Owner)
-		fmt.Fprintf(&in, "(%s,%s,%s)", lit(b.key(r.g.req.Key)), r.g.at(), owner)
+		for at := range strings.SplitSeq(r.g.at(), ",") { // at most one row has the owner: a downgrade is one transaction
+			in = append(in, fmt.Sprintf("(%s,%s,%s)", lit(b.key(r.g.req.Key)), at, owner))
+		}
 		fmt.Fprintf(&ttl, " WHEN %s THEN %d", owner, millis(r.ttl)*1000)
 	}
 	ttl.WriteString(" END")
 	return fmt.Sprintf("UPDATE (SELECT name AS mine,place AS at FROM %[1]s FORCE INDEX (PRIMARY) WHERE (name,place,owner) IN (%[2]s) AND expires>%[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED) m"+
 		" STRAIGHT_JOIN %[1]s l ON l.name=mine AND l.place=at SET l.unclaimed=0,l.expires=GREATEST(l.expires+1,%[3]s+%[5]s)",
-		b.table.quoted(), in.String(), nowFragment, len(all), ttl.String())
+		b.table.quoted(), strings.Join(in, ","), nowFragment, len(all), ttl.String())
 }

@@ -22,9 +22,10 @@ type rows struct {
 	mu         sync.Mutex
 	has        map[string]bool // by owner id, as a literal
 	locked     map[string]bool
-	rollBacks  int   // the number of batches to roll back
-	failed     error // of each batch
-	statements []int // the number of rows of each
+	rollBacks  int    // the number of batches to roll back
+	failed     error  // of each batch
+	executing  func() // is called by each statement, unless it is nil
+	statements []int  // the number of rows of each
 }
 
 func (r *rows) Connect(context.Context) (driver.Conn, error) { return conn{rows: r}, nil }
@@ -40,11 +41,22 @@ func (c conn) Close() error { return nil }
 func (c conn) ExecContext(_ context.Context, q string, _ []driver.NamedValue) (driver.Result, error) {
 	time.Sleep(100 * time.Millisecond)
 	r := c.rows
+	if r.executing != nil {
+		r.executing()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := !strings.Contains(q, "SKIP LOCKED")
 	asked, found := 0, 0
 	where, _, _ := strings.Cut(q, "m STRAIGHT_JOIN")
+	if _, in, batch := strings.Cut(where, ") IN ("); batch {
+		in, _, _ = strings.Cut(in, "))")
+		for tuple := range strings.SplitSeq(in, "),(") {
+			if values := strings.Count(tuple, ",") + 1; values != 3 {
+				return nil, &mysql.MySQLError{Number: 1241, Message: "Operand should contain 3 column(s)"}
+			}
+		}
+	}
 	for owner, has := range r.has {
 		if strings.Contains(where, owner) {
 			asked++
@@ -139,15 +151,53 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestBatchBesideDowngrade: a downgrade begins while a batch is renewed that is divided then. The server accepts the
+// renewals, and those of a downgrade that was not answered before.
+func TestBatchBesideDowngrade(t *testing.T) {
+	for name, c := range map[string]struct{ before, after mode }{
+		"begins":       {exclusive, either},
+		"completes":    {either, shared},
+		"is refused":   {either, exclusive},
+		"has no reply": {either, either},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &rows{has: map[string]bool{}, rollBacks: 1}
+				b := &Backend{db: sql.OpenDB(r), opt: defaults(), table: table{name: "t"}, acquiring: make(chan struct{}, 8)}
+				b.life, b.end = context.WithCancel(t.Context())
+				defer b.db.Close()
+				var all []backend.Renewal
+				for i := range 4 {
+					r.has[lit(ownerOf(i))] = true
+					g := &grant{b: b, req: backend.Request{Key: fmt.Sprint("k", i), Owner: ownerOf(i)}, token: 7}
+					all = append(all, backend.Renewal{Grant: g, TTL: time.Minute})
+				}
+				g := all[1].Grant.(*grant)
+				g.setMode(c.before)
+				r.executing = func() { g.setMode(c.after) }
+				for i, err := range b.RenewBatch(t.Context(), all) {
+					if err != nil {
+						t.Errorf("%d: %v", i, err)
+					}
+				}
+				if got, want := fmt.Sprint(r.statements), "[4 2 2]"; got != want {
+					t.Errorf("want %s renewals in the statements, got %s", want, got)
+				}
+			})
+		})
+	}
+}
+
 // TestBatchStatement: the statement has the key, the owner id and the TTL of each grant.
 func TestBatchStatement(t *testing.T) {
 	b := &Backend{opt: defaults(), table: table{name: "t"}}
 	q := b.renewAll([]renewal{
 		{g: &grant{b: b, req: backend.Request{Key: "a", Owner: ownerOf(1)}}, ttl: time.Second},
-		{g: &grant{b: b, req: backend.Request{Key: "b", Owner: ownerOf(2)}}, ttl: time.Minute},
+		{g: &grant{b: b, req: backend.Request{Key: "b", Owner: ownerOf(2)}, token: 7, mode: either}, ttl: time.Minute},
 	})
 	for _, want := range []string{
-		"(" + lit("lock:a") + ",0," + lit(ownerOf(1)) + "),(" + lit("lock:b") + ",0," + lit(ownerOf(2)) + ")",
+		"(" + lit("lock:a") + ",0," + lit(ownerOf(1)) + "),(" + lit("lock:b") + ",0," + lit(ownerOf(2)) + "),(" +
+			lit("lock:b") + fmt.Sprintf(",%d,", sharePlace(7)) + lit(ownerOf(2)) + ")",
 		"WHEN " + lit(ownerOf(1)) + " THEN 1000000 WHEN " + lit(ownerOf(2)) + " THEN 60000000 END",
 		"LIMIT 2 FOR UPDATE SKIP LOCKED",
 	} {

@@ -4,7 +4,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -138,19 +137,3 @@ func failure(err error) error {
 	}
 	return fmt.Errorf("mysql: %w%s", err, hint)
 }
-
-// addressedError adds the address of the server to an error that may have it.
-type addressedError struct {
-	error
-	address string
-}
-
-func (e *addressedError) Error() string {
-	text := e.error.Error()
-	if strings.Contains(text, e.address) {
-		return text
-	}
-	return "mysql at " + e.address + ": " + strings.TrimPrefix(text, "mysql: ")
-}
-
-func (e *addressedError) Unwrap() error { return e.error }

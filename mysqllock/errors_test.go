@@ -57,13 +57,25 @@ func TestOpenErrorTexts(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() }) // may be closed already
 		return l
 	}
-	closed, silent := listen(), listen()
+	closed, silent, refusing := listen(), listen(), listen()
+	go func() {
+		for {
+			conn, err := refusing.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			const packet = "\xff\x6a\x04Host is not allowed to connect" // error 1130
+			_, _ = conn.Write([]byte("\x21\x00\x00\x00" + packet))
+			_ = conn.Close()
+		}
+	}()
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ address, parameters, says string }{
-		"refused": {closed.Addr().String(), "", "connection refused"},
-		"silent":  {silent.Addr().String(), "?timeout=50ms", "no connection within 50ms"},
+		"refused":               {closed.Addr().String(), "", "connection refused"},
+		"refused by the server": {refusing.Addr().String(), "", "Host is not allowed"},
+		"silent":                {silent.Addr().String(), "?timeout=50ms", "no connection within 50ms"},
 	} {
 		u, err := backend.ParseURL("mysql://u:secret@" + c.address + "/db" + c.parameters)
 		if err != nil {

@@ -143,41 +143,33 @@ const watchDelay = 100 * time.Millisecond // lets a waiter that knows of the gra
 // watchHandOver looks at a key when a grant that this process handed over ends, unless it is
 // renewed: the process of the next holder may be dead, and others may wait for the end of the lease
 // that was released.
-func (b *Backend) watchHandOver(key string) {
+func (b *Backend) watchHandOver(key string) { b.lookAfter(key, provisionalTTL) }
+
+// lookAfter looks at a key when an unclaimed grant of it ends, which lasts for another d.
+func (b *Backend) lookAfter(key string, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, watching := b.handedOver[key]
-	b.handedOver[key] = time.Now().Add(provisionalTTL + watchDelay) // a later hand-over delays the look
-	if watching || b.closed {
-		return
+	switch timer := b.handedOver[key]; {
+	case b.closed:
+	case timer != nil:
+		timer.Reset(d + watchDelay) // a later hand-over delays the look; one that begins just then is repeated
+	default:
+		b.handedOver[key] = time.AfterFunc(d+watchDelay, func() { b.look(key) })
 	}
-	b.wg.Go(func() {
-		for {
-			for wait := provisionalTTL + watchDelay; wait > 0; wait = b.untilLook(key) {
-				sleep(b.life, wait)
-			}
-			s, err := b.pass(b.life, values{req: backend.Request{Key: key}}, false)
-			if err != nil || !s.unclaimed {
-				return
-			}
-			b.mu.Lock()
-			b.handedOver[key] = time.Now().Add(s.left() + watchDelay)
-			b.mu.Unlock()
-		}
-	})
 }
 
-// untilLook returns for how long the look at a key is delayed. If it is not, the key is not watched
-// any more.
-func (b *Backend) untilLook(key string) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	wait := time.Until(b.handedOver[key])
-	if wait <= 0 || b.closed {
-		delete(b.handedOver, key)
-		return 0
+func (b *Backend) look(key string) {
+	if !b.enter() {
+		return
 	}
-	return wait
+	defer b.wg.Done()
+	b.mu.Lock()
+	delete(b.handedOver, key)
+	b.mu.Unlock()
+	s, err := b.pass(b.life, values{req: backend.Request{Key: key}}, false)
+	if err == nil && s.unclaimed {
+		b.lookAfter(key, s.left())
+	}
 }
 
 // killProcesses ends, in the background, the lock connections of processes whose waiters were removed, so

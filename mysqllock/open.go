@@ -52,7 +52,10 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	b, err := open(ctx, s.dial+s.timeout, db, s.options, " at "+s.addr, true)
 	if err != nil {
 		_ = db.Close() // err is more important
-		return nil, &addressedError{err, s.addr}
+		if !strings.Contains(err.Error(), s.addr) {
+			err = fmt.Errorf("%w (at %s)", err, s.addr)
+		}
+		return nil, err
 	}
 	return b, nil
 }

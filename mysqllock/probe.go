@@ -13,11 +13,10 @@ import (
 type serverInfo struct {
 	database     string
 	multiPrimary bool // several nodes accept writes: a named lock is known to one of them only
-	caveats      []string
 }
 
 // probe reads the settings of the server, on one connection, and prepares the table. It sets
-// b.lockingRead, b.multiStatements, b.mariaDB and b.sharing.
+// b.lockingRead, b.multiStatements, b.mariaDB, b.flush and b.sharing.
 func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	conn, err := b.connect(ctx)
 	if err != nil {
@@ -26,10 +25,10 @@ func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	defer conn.Close()
 	var mode, isolation, version string
 	var database sql.NullString
-	var autocommit, flush int
+	var autocommit int
 	read := func(isolationVariable string) error {
 		return conn.QueryRowContext(ctx, "SELECT @@autocommit, @@sql_mode, @@"+isolationVariable+", @@innodb_flush_log_at_trx_commit, VERSION(), DATABASE()").
-			Scan(&autocommit, &mode, &isolation, &flush, &version, &database)
+			Scan(&autocommit, &mode, &isolation, &b.flush, &version, &database)
 	}
 	if err = read("transaction_isolation"); number(err) == errUnknownVariable {
 		err = read("tx_isolation") // MariaDB before 11.1
@@ -45,9 +44,6 @@ func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	}
 	if strings.EqualFold(isolation, "READ-UNCOMMITTED") {
 		b.lockingRead = " LOCK IN SHARE MODE"
-	}
-	if flush != 1 {
-		info.caveats = []string{fmt.Sprintf("The server runs with innodb_flush_log_at_trx_commit=%d: a crash may lose the grants of the last second; their holders find out at their next renewal only.", flush)}
 	}
 	b.mariaDB = strings.Contains(strings.ToLower(version), "mariadb")
 	if info.database = b.table.database; info.database == "" {

@@ -13,12 +13,9 @@ const abandonPage = 50
 
 // abandoning is an attempt to abandon.
 type abandoning struct {
-	i         int // in the batch
-	key       []byte
-	owner     string
-	tombstone bool
-	shares    bool     // the lock is known to be used with shares
-	a         *attempt // nil if it is not registered
+	ending
+	i int      // in the batch
+	a *attempt // nil if it is not registered
 }
 
 func (b *Backend) abandoning(i int, req backend.Request) abandoning {
@@ -30,7 +27,8 @@ func (b *Backend) abandoning(i int, req backend.Request) abandoning {
 		delete(b.attempts, req.Owner)
 	}
 	shares := !req.Share.Exclusive() || a != nil && a.shares
-	return abandoning{i, b.key(req.Key), req.Owner, tombstone, shares, a}
+	e := ending{key: b.key(req.Key), owner: req.Owner, kind: "release", leave: true, tombstone: tombstone, shares: shares}
+	return abandoning{e, i, a}
 }
 
 // Abandon ends an attempt: it leaves the queue or releases the grant. It leaves a tombstone,
@@ -48,19 +46,11 @@ func (b *Backend) AbandonBatch(ctx context.Context, reqs []backend.Request) []er
 	}
 	// In one order, so that two batches do not wait for each other.
 	slices.SortFunc(all, func(x, y abandoning) int { return bytes.Compare(x.key, y.key) })
-	var unused, used []abandoning
-	for _, a := range all {
-		if a.shares {
-			used = append(used, a)
-		} else {
-			unused = append(unused, a)
+	for _, shares := range []bool{false, true} {
+		alike := slices.DeleteFunc(slices.Clone(all), func(a abandoning) bool { return a.shares != shares })
+		for page := range slices.Chunk(alike, abandonPage) {
+			b.abandonAll(ctx, page, errs)
 		}
-	}
-	for page := range slices.Chunk(unused, abandonPage) {
-		b.abandonAll(ctx, page, errs)
-	}
-	for page := range slices.Chunk(used, abandonPage) {
-		b.abandonAll(ctx, page, errs)
 	}
 	return errs
 }
@@ -75,7 +65,7 @@ func (b *Backend) abandonAll(ctx context.Context, all []abandoning, errs []error
 		calls = append(calls, do("SELECT set_config('lock_timeout', '1s', true)"))
 	}
 	for _, a := range all {
-		calls = append(calls, b.endCalls(ending{key: a.key, owner: a.owner, kind: "release", leave: true, tombstone: a.tombstone, shares: a.shares})...)
+		calls = append(calls, b.endCalls(a.ending)...)
 	}
 	released, err := b.endAll(ctx, retryFor, calls)
 	if (rolledBack(err) || sqlState(err) == "55P03") && len(all) > 1 {

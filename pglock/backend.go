@@ -30,9 +30,9 @@ type Backend struct {
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
-	attempts map[string]*attempt  // by owner id; see attemptState
-	lines    map[string]*line     // by key, while it has attempts
-	watched  map[string]time.Time // by key: when watch looks at it
+	attempts map[string]*attempt    // by owner id; see attemptState
+	lines    map[string]*line       // by key, while it has attempts
+	watched  map[string]*time.Timer // by key: when watch looks at it
 
 	// Slots of requests to acquire. The other connections are for renewals and releases.
 	acquiring chan struct{}
@@ -97,7 +97,7 @@ func newBackend(ctx context.Context, pool *pgxpool.Pool, o options, sql statemen
 	id, secret := make([]byte, 8), make([]byte, 32)
 	_, _ = rand.Read(id) // never fails
 	_, _ = rand.Read(secret)
-	b := &Backend{pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id), secret: secret, attempts: map[string]*attempt{}, lines: map[string]*line{}, watched: map[string]time.Time{}, hints: make(chan struct{}, maxHints)}
+	b := &Backend{pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id), secret: secret, attempts: map[string]*attempt{}, lines: map[string]*line{}, watched: map[string]*time.Timer{}, hints: make(chan struct{}, maxHints)}
 	conns := int(pool.Config().MaxConns)
 	b.acquiring = make(chan struct{}, max(1, conns-max(1, conns/4)))
 	b.ctx, b.cancel = context.WithCancel(ctx)
@@ -167,6 +167,9 @@ func (b *Backend) ReportStatus(report func(what string, err error)) {
 func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
+	for _, timer := range b.watched {
+		timer.Stop()
+	}
 	b.mu.Unlock()
 	b.cancel()
 	done := make(chan struct{})

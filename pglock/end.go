@@ -96,28 +96,18 @@ func (b *Backend) watch(key []byte, processes []string) {
 	if slices.Contains(processes, b.process) || b.closed {
 		return
 	}
-	_, watching := b.watched[name]
-	b.watched[name] = time.Now().Add(provisionalTTL + watchDelay) // a later hand-over delays the look
-	if watching {
+	if timer := b.watched[name]; timer != nil {
+		timer.Reset(provisionalTTL + watchDelay) // a later hand-over delays the look; one that begins just then is repeated
 		return
 	}
-	b.wg.Go(func() {
-		for left := provisionalTTL + watchDelay; left > 0; left = b.watchFor(name) {
-			sleep(b.ctx, left)
+	b.watched[name] = time.AfterFunc(provisionalTTL+watchDelay, func() {
+		if !b.enter() {
+			return
 		}
+		defer b.wg.Done()
+		b.mu.Lock()
+		delete(b.watched, name)
+		b.mu.Unlock()
 		_, _ = b.end(b.ctx, ending{key: key, kind: "pass"}) // and watches the next one
 	})
-}
-
-// watchFor returns for how long the look at a key is delayed. If it is not, the key is no
-// longer watched.
-func (b *Backend) watchFor(name string) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	left := time.Until(b.watched[name])
-	if left <= 0 || b.closed {
-		delete(b.watched, name)
-		return 0
-	}
-	return left
 }

@@ -303,6 +303,10 @@ func guardOfReader(s *stage) {
 // unansweredDowngrade: the grant renews and releases the row that it has now.
 func unansweredDowngrade(s *stage) {
 	proxied, p := s.behindProxy("?timeout=500ms&notify=off")
+	beside := s.request()
+	beside.Key += "-beside"
+	other, err := proxied.TryAcquire(s.Context(), beside)
+	s.no(err)
 	for _, renews := range []bool{true, false} {
 		g, err := proxied.TryAcquire(s.Context(), s.request())
 		s.no(err)
@@ -312,8 +316,9 @@ func unansweredDowngrade(s *stage) {
 		}
 		if renews {
 			s.no(g.Renew(s.Context(), time.Minute))
-			if errs := proxied.(backend.BatchRenewer).RenewBatch(s.Context(), []backend.Renewal{{Grant: g, TTL: time.Minute}}); errs[0] != nil {
-				s.Error(errs[0])
+			all := []backend.Renewal{{Grant: g, TTL: time.Minute}, {Grant: other, TTL: time.Minute}}
+			for _, err := range proxied.(backend.BatchRenewer).RenewBatch(s.Context(), all) {
+				s.no(err)
 			}
 			s.no(g.(backend.Downgrader).Downgrade(s.Context()))
 		}

@@ -22,6 +22,7 @@ func TestShares(t *testing.T) {
 		"dead readers": deadReaders, "unclaimed permits": unclaimedPermits, "cancelled large request": cancelledLargeRequest,
 		"downgrade in doubt": downgradeInDoubt, "downgrade and permits": downgradeAndPermits, "slots at a hand-over": slotsAtHandOver,
 		"kept reader": keptReader, "break of readers": breakOfReaders, "expired share": expiredShare, "prefix of permits": prefixOfPermits, "first reader of a lock": firstReader, "many readers": manyReaders,
+		"mixed batch": mixedBatch,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f(&stage{t, s, admin, b, strings.ReplaceAll(name, " ", "-")})
@@ -306,4 +307,42 @@ func downgradeAndPermits(s *stage) {
 	g = s.try() // nothing is left of the capacity
 	must(s, g.(backend.Downgrader).Downgrade(s.Context()))
 	must(s, g.Release(s.Context()))
+}
+
+// mixedBatch: one statement renews exclusive holders, readers, permits and a writer that became a
+// reader. It renews neither a share that has expired nor a lock that was released.
+func mixedBatch(s *stage) {
+	beside := func(name string) *stage { return &stage{s.T, s.s, s.admin, s.b, s.key + name} }
+	one, lost, two := s.tryShare(backend.Reader), s.tryShare(backend.Reader), s.tryShare(backend.Reader)
+	s.expireShares(s.holders()[1])
+	permits := beside("-permits").tryShare(backend.Share{Weight: 2, Capacity: 3})
+	writer, free, down := beside("-writer").try(), beside("-free").try(), beside("-down").try()
+	must(s, free.Release(s.Context()))
+	must(s, down.(backend.Downgrader).Downgrade(s.Context()))
+	var all []backend.Renewal
+	for i, g := range []backend.Grant{one, lost, writer, permits, free, down, two} {
+		all = append(all, backend.Renewal{Grant: g, TTL: time.Duration(3+i) * time.Hour})
+	}
+	before, err := pgtest.Commands(s.Context(), s.admin)
+	must(s, err)
+	for i, err := range s.b.RenewBatch(s.Context(), all) {
+		if want := all[i].Grant == lost || all[i].Grant == free; want != errors.Is(err, backend.ErrLost) || !want && err != nil {
+			s.Errorf("renewal %d: want it lost: %v, got %v", i, want, err)
+		}
+	}
+	after, err := pgtest.Commands(s.Context(), s.admin)
+	must(s, err)
+	if n := after - before; n != 3 {
+		s.Errorf("want one statement, and one for each of 2 lost, got %d", n)
+	}
+	for i, at := range map[int]*stage{0: s, 2: beside("-writer"), 3: beside("-permits"), 5: beside("-down")} {
+		info, err := s.b.Inspect(s.Context(), at.key)
+		must(s, err)
+		if h := info.Holder; h == nil || h.Token != all[i].Grant.Token() || h.Left < all[i].TTL-time.Minute || h.Left > all[i].TTL {
+			s.Errorf("renewal %d: want the holder to have token %d and %v left, got %+v", i, all[i].Grant.Token(), all[i].TTL, h)
+		}
+	}
+	for _, g := range []backend.Grant{one, writer, permits, down, two} {
+		must(s, g.Release(s.Context()))
+	}
 }
