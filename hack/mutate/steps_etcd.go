@@ -76,7 +76,7 @@ var etcdSteps = []Step{
 	{"etcd: an attempt that has read a part of the queue reads all of it", "etcdlock/shared.go",
 		"\t\tcase more: // what was read is not enough: read all\n\t\t\tq, read, limit = newQueue(a.folder, nil), 0, 0\n\t\t\tcontinue\n",
 		"", "etcdlock", "TestManyHolders"},
-	{"etcd: a share of another capacity is not put", "etcdlock/shared.go",
+	{"etcd: a share of another capacity is not put", "etcdlock/acquire.go",
 		"\tconds := noConflict(a.folder, a.req.Share)\n",
 		"\tvar conds []clientv3.Cmp\n", "etcdlock", "TestDowngrade|TestRaceOfCapacities"},
 	{"etcd: permits are not put beside a former writer", "etcdlock/shared.go",
