@@ -26,6 +26,7 @@ func (t *ticket) claim(ctx context.Context) error {
 		return err
 	}
 	if g == nil {
+		t.discard() // its file was deleted with the directory
 		return errGone
 	}
 	defer g.exit()
