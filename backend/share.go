@@ -71,6 +71,29 @@ func (s Share) Validate() error {
 	return nil
 }
 
+// FreeSlots returns the lowest slots that are free for s, as many as its weight, while the holders
+// have those in taken. It returns fewer if fewer are free, which is so only for a share that does
+// not fit, and nil for a share without permits. It ignores values in taken that are no slots of
+// the capacity: another program may have written them.
+func (s Share) FreeSlots(taken []int) []int {
+	if s.Capacity == 0 {
+		return nil
+	}
+	used := make([]bool, s.Capacity)
+	for _, n := range taken {
+		if n >= 0 && n < s.Capacity {
+			used[n] = true
+		}
+	}
+	var slots []int
+	for n := 0; n < s.Capacity && len(slots) < s.Weight; n++ {
+		if !used[n] {
+			slots = append(slots, n)
+		}
+	}
+	return slots
+}
+
 // CheckShare returns an error that matches errors.ErrUnsupported if c does not declare s.
 func (c Capabilities) CheckShare(s Share) error {
 	switch {

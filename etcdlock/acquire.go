@@ -97,37 +97,51 @@ func rangeOf(r *clientv3.TxnResponse, i int) *etcdserverpb.RangeResponse {
 type queuePlace struct {
 	revision int64 // that created the key: the position in the queue, and the token
 	first    bool
-	others   int64 // number of keys of others when the key was put; -1 if they were not counted
+	others   int64 // number of keys of others when the key was put, or more; -1 if they were not counted
 }
 
-// enqueue puts the key of the attempt, in one round trip. With count the transaction also
-// counts the keys of the folder, so the answer says whether the key is the first. That costs
-// the server time for each of them, and for each that was deleted since the last compaction.
+// enqueue puts the key of the attempt into the queue, in one round trip. The servers refuse a
+// share of another capacity than that of the others, so there is never a key that its attempt has
+// to take back. With count the transaction also counts the keys of the folder, so the answer says
+// whether the key is the first. That costs the server time for each of them, and for each that
+// was deleted since the last compaction.
 func (a *attempt) enqueue(ctx context.Context, s *session, count bool) (queuePlace, error) {
 	a.begin(s)
 	then := []clientv3.Op{a.put(s, nil)}
 	if count {
 		then = append(then, clientv3.OpGet(a.folder, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly()))
 	}
-	r, err := a.txn(ctx, s, []clientv3.Cmp{a.noKey()}, then,
-		[]clientv3.Op{clientv3.OpGet(a.key, clientv3.WithKeysOnly()), clientv3.OpGet(a.folder, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)})
-	if err != nil {
-		return queuePlace{}, err
-	}
-	if r.Succeeded {
-		p := queuePlace{revision: r.Header.Revision, others: -1}
-		if count {
-			p.others = rangeOf(r, 1).GetCount() - 1
-			p.first = p.others == 0
+	conds := noConflict(a.folder, a.req.Share)
+	for {
+		r, err := a.txn(ctx, s, append(conds, a.noKey()), then, a.getOwn(s))
+		if err != nil {
+			return queuePlace{}, err
 		}
-		return p, nil
+		if r.Succeeded {
+			p := queuePlace{revision: r.Header.Revision, others: -1}
+			if count {
+				p.others = rangeOf(r, 1).GetCount() - 1
+				p.first = p.others == 0
+			}
+			return p, nil
+		}
+		switch own, abandoned := a.ownOf(r); {
+		case own != nil: // an earlier request put the key
+			return queuePlace{revision: own.revision, others: math.MaxInt64}, nil
+		case abandoned:
+			return queuePlace{}, a.failed(a.abandonedError())
+		}
+		all, err := a.b.client.Get(ctx, a.folder, clientv3.WithPrefix())
+		if err != nil {
+			return queuePlace{}, a.failed(backend.NotExecuted(a.b.readError(ctx, err)))
+		}
+		q := newQueue(a.folder, all.Kvs)
+		if other, conflict := q.conflict(a.req.Share); conflict {
+			return queuePlace{}, a.failed(backend.CapacityError(a.req.Share, other))
+		}
+		// It has gone, or another program put a key that looks like one of ours.
+		conds = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(a.folder).WithPrefix(), "<", all.Header.Revision+1)}
 	}
-	own, first := rangeOf(r, 0).GetKvs(), rangeOf(r, 1).GetKvs()
-	if len(own) == 0 {
-		return queuePlace{}, a.abandonedError()
-	}
-	revision := own[0].CreateRevision
-	return queuePlace{revision: revision, first: revision == first[0].CreateRevision, others: rangeOf(r, 1).GetCount()}, nil
 }
 
 // Acquire implements backend.Waiter. It puts a key into the queue and waits until that
@@ -200,12 +214,7 @@ func (a *attempt) acquireOnce(ctx context.Context) (g backend.Grant, waited bool
 	if v != nil {
 		defer v.leave()
 	}
-	var p queuePlace
-	if shared {
-		p, err = a.enqueueShared(limited, s)
-	} else {
-		p, err = a.enqueue(limited, s, v == nil)
-	}
+	p, err := a.enqueue(limited, s, v == nil)
 	if err != nil {
 		return nil, false, err
 	}

@@ -65,7 +65,7 @@ func TestDowngrade(t *testing.T) {
 		t.Errorf("permits beside a former writer: %v", err)
 	}
 	req := requestShare("k", 1, 3) // which found another holder when it tried, and that has gone
-	if _, err := b.newAttempt(req).enqueueShared(t.Context(), g.s); !errors.Is(err, backend.ErrInvalid) {
+	if _, err := b.newAttempt(req).enqueue(t.Context(), g.s, false); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("a key of permits beside a former writer: %v", err)
 	}
 	locked := make(chan error, 1)

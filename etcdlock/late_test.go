@@ -31,22 +31,23 @@ func TestLateRequest(t *testing.T) {
 		if err := b.Abandon(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		late := b.newAttempt(req)
+		late, users := b.newAttempt(req), usersOf(s)
 		switch how {
 		case "try":
 			_, err = late.try(t.Context(), s)
-		case "enqueue":
-			_, err = late.enqueue(t.Context(), s, true)
 		case "try shared":
 			_, err = late.tryShared(t.Context(), s, 0)
 		default:
-			_, err = late.enqueueShared(t.Context(), s)
+			_, err = late.enqueue(t.Context(), s, req.Share.Exclusive())
 		}
 		if !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: want ErrInvalid, got %v", how, err)
 		}
 		if i, err := b.Inspect(t.Context(), req.Key); err != nil || i.Holder != nil {
 			t.Errorf("%s: want a free key, got %+v, %v", how, i, err)
+		}
+		if registered(b, req) || usersOf(s) != users {
+			t.Errorf("%s: the refused attempt stays registered", how)
 		}
 		s.leave()
 
@@ -111,6 +112,12 @@ func registered(b *Backend, req backend.Request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.attempts[req.Owner] != nil
+}
+
+func usersOf(s *session) int {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	return s.users
 }
 
 // TestKnownOutcome checks which errors say that a request was certainly not executed.

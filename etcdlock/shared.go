@@ -74,43 +74,14 @@ func (a *attempt) nothingBefore(revision int64) []clientv3.Cmp {
 	return []clientv3.Cmp{created(a.folder, r), created(clientv3.GetPrefixRangeEnd(r), end)}
 }
 
-// enqueueShared puts the key of a shared attempt into the queue unless there is one of another
-// capacity. The servers compare, so there is never a key that its attempt has to take back.
-func (a *attempt) enqueueShared(ctx context.Context, s *session) (queuePlace, error) {
-	a.begin(s)
-	conds := noConflict(a.folder, a.req.Share)
-	for {
-		r, err := a.txn(ctx, s, append(conds, a.noKey()), []clientv3.Op{a.put(s, nil)}, a.getOwn(s))
-		if err != nil {
-			return queuePlace{}, err
-		}
-		if r.Succeeded {
-			return queuePlace{revision: r.Header.Revision}, nil
-		}
-		switch own, abandoned := a.ownOf(r); {
-		case own != nil:
-			return queuePlace{revision: own.revision}, nil
-		case abandoned:
-			return queuePlace{}, a.failed(a.abandonedError())
-		}
-		all, err := a.b.client.Get(ctx, a.folder, clientv3.WithPrefix())
-		if err != nil {
-			return queuePlace{}, a.failed(backend.NotExecuted(a.b.readError(ctx, err)))
-		}
-		q := newQueue(a.folder, all.Kvs)
-		if other, conflict := q.conflict(a.req.Share); conflict {
-			return queuePlace{}, a.failed(backend.CapacityError(a.req.Share, other))
-		}
-		// It has gone, or another program put a key that looks like one of ours.
-		conds = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(a.folder).WithPrefix(), "<", all.Header.Revision+1)}
-	}
-}
-
-// noConflict is true if the folder has no key of a shared contender with another capacity.
-// It is false without need if another program puts such a name, or its key twice.
+// noConflict is true if the folder has no key of a shared contender with another capacity. It
+// always is for an exclusive share, which has none. It is false without need if another program puts such a name, or its key twice.
 func noConflict(folder string, s backend.Share) []clientv3.Cmp {
 	none := func(from, to string) clientv3.Cmp {
 		return clientv3.Compare(clientv3.CreateRevision(folder+from).WithRange(folder+to), "=", 0)
+	}
+	if s.Exclusive() {
+		return nil
 	}
 	afterPermits := clientv3.GetPrefixRangeEnd(permits)
 	if s.Capacity == 0 {

@@ -32,7 +32,7 @@ func enqueued(t *testing.T, b *Backend, req backend.Request) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.leave)
-	if _, err := b.newAttempt(req).enqueueShared(t.Context(), s); err != nil {
+	if _, err := b.newAttempt(req).enqueue(t.Context(), s, false); err != nil {
 		t.Fatal(err)
 	}
 }

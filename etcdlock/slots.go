@@ -31,24 +31,11 @@ func (q *queue) unrecorded() []*contender {
 
 // freeSlots returns the lowest slots that are free for a share that fits.
 func (q *queue) freeSlots(s backend.Share) []int {
-	if s.Capacity == 0 {
-		return nil
-	}
-	taken := make([]bool, s.Capacity)
+	var taken []int
 	for _, c := range q.keys {
-		for _, n := range c.slots {
-			if n < s.Capacity {
-				taken[n] = true
-			}
-		}
+		taken = append(taken, c.slots...)
 	}
-	var slots []int
-	for n := 0; n < s.Capacity && len(slots) < s.Weight; n++ {
-		if !taken[n] {
-			slots = append(slots, n)
-		}
-	}
-	return slots
+	return s.FreeSlots(taken)
 }
 
 // recordSlots records the slots of holders that have none, in q too. If one of their keys was

@@ -40,6 +40,24 @@ func TestHolderThatDoesNothing(t *testing.T) {
 	}
 }
 
+// TestForeignSlots: another program puts a key of ours with slots that do not exist.
+func TestForeignSlots(t *testing.T) {
+	b := newBackend(t, server(t))
+	req := requestShare("k", 1, 5)
+	for _, slots := range []string{"-1", "5", "9223372036854775807,-9223372036854775808"} {
+		key := b.folder("k") + place{req.Share, 1, req.Owner}.String()
+		if _, err := b.client.Put(t.Context(), key, slots+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got := try(t, b, requestShare("k", 2, 5)).Slots(); !slices.Equal(got, []int{0, 1}) {
+			t.Errorf("beside slots %s: got %v, want 0 and 1", slots, got)
+		}
+		if err := second(b.Break(t.Context(), "k", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestLateRecord executes transactions that record slots when the queue has changed.
 func TestLateRecord(t *testing.T) {
 	b := newBackend(t, server(t))

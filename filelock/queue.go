@@ -69,23 +69,13 @@ func (d *directory) holders(ns []uint64) (hs []contender, a admission, err error
 	return hs, a, nil
 }
 
-// lowestFree returns the lowest slots that no holder has.
-func lowestFree(s backend.Share, holders []contender) []int {
-	taken := make([]bool, s.Capacity)
+// freeSlots returns the lowest slots that no holder has.
+func freeSlots(s backend.Share, holders []contender) []int {
+	var taken []int
 	for _, h := range holders {
-		for _, i := range h.slots() {
-			if i < len(taken) { // not of another capacity, which only another program can have made
-				taken[i] = true
-			}
-		}
+		taken = append(taken, h.slots()...)
 	}
-	var slots []int
-	for i := 0; i < len(taken) && len(slots) < s.Weight; i++ {
-		if !taken[i] {
-			slots = append(slots, i)
-		}
-	}
-	return slots
+	return s.FreeSlots(taken)
 }
 
 // permitsBehind returns the place of a request for permits behind the tickets ns, which are all
@@ -104,7 +94,7 @@ func (d *directory) permitsBehind(ns []uint64, s backend.Share) (place, error) {
 	if !a.admit(s) {
 		return place{before: anyTicket}, nil
 	}
-	return place{slots: lowestFree(s, hs)}, nil
+	return place{slots: freeSlots(s, hs)}, nil
 }
 
 // permitsBefore returns what a ticket for permits waits for, 0 if nothing. A waiter behind another
@@ -160,7 +150,7 @@ func (d *directory) lastExclusive(n uint64) (uint64, error) {
 // returns a CapacityError if the lock is used with another capacity.
 func (g *guard) join(s backend.Share, c counter, last uint64) (place, error) {
 	if last == 0 {
-		return place{slots: lowestFree(s, nil)}, nil
+		return place{slots: s.FreeSlots(nil)}, nil
 	}
 	present, err := g.sharedTicket(c)
 	if err != nil {

@@ -125,6 +125,24 @@ func TestSharesBehindOtherTickets(t *testing.T) {
 	}
 }
 
+// A ticket whose directory was deleted ends when it would take its slots.
+func TestClaimWithoutDirectory(t *testing.T) {
+	b := open1(t, t.TempDir())
+	req := request("k")
+	req.Share = permits(1, 2)
+	mine, _, _, err := b.arrive(t.Context(), &req, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(mine.path); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, mine.claim(t.Context()), errGone)
+	if mine.file != nil || b.ticket(ticketID{mine.path, req.Owner}) != nil {
+		t.Error("the ticket is kept")
+	}
+}
+
 // lockDir returns the open directory of a lock.
 func lockDir(t *testing.T, b *Backend, key string) *directory {
 	t.Helper()

@@ -26,6 +26,7 @@ func (t *ticket) claim(ctx context.Context) error {
 		return err
 	}
 	if g == nil {
+		t.discard() // its file was deleted with the directory
 		return errGone
 	}
 	defer g.exit()
@@ -48,7 +49,7 @@ func (t *ticket) claim(ctx context.Context) error {
 	if mine < 0 {
 		return fmt.Errorf("%s was damaged while it was read", ticketPath(t.path, t.number))
 	}
-	slots := lowestFree(t.share, slices.Delete(hs, mine, mine+1)) // t may have written some before an error
+	slots := freeSlots(t.share, slices.Delete(hs, mine, mine+1)) // t may have written some before an error
 	if _, err := t.file.WriteAt([]byte(slotText(t.share.Capacity, slots)), int64(slotsAt)); err != nil {
 		return err
 	}

@@ -1,7 +1,5 @@
 package filelock
 
-import "github.com/interlock-go/lock/backend"
-
 // watch calls notify, from one goroutine, after each event of the file that may mean the
 // end of its ticket, until cancel is called. It returns false if there are no events:
 // then the caller polls.
@@ -15,14 +13,12 @@ func (b *Backend) watch(path string, notify func()) (cancel func(), ok bool) {
 }
 
 // watcher opens the inotify instance with the first watch. After a failure, for example
-// at a limit, the next watch tries again.
+// at a limit, the next watch tries again. Close closes the instance when no operation is under way,
+// so none is opened after that.
 func (b *Backend) watcher() (*watcher, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.events == nil {
-		if b.closed {
-			return nil, backend.ErrClosed
-		}
 		w, err := newWatcher()
 		if err != nil {
 			return nil, err

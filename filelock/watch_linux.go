@@ -27,7 +27,6 @@ type watcher struct {
 
 	mu      sync.Mutex // also held from the making of a watch until it is in the map
 	watches map[int32]map[*watch]struct{}
-	closed  bool
 }
 
 type watch struct{ notify func() }
@@ -46,12 +45,10 @@ func newWatcher() (*watcher, error) {
 	return w, nil
 }
 
+// add begins a watch. It returns an error if the watcher was closed: its file is closed then.
 func (w *watcher) add(path string, notify func()) (cancel func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return nil, os.ErrClosed
-	}
 	n, err := inotifyAdd(w.file, path)
 	if err != nil {
 		return nil, err
@@ -93,7 +90,7 @@ func (w *watcher) remove(wd int32, one *watch) {
 		return // the file is gone, and the watch with it
 	}
 	delete(set, one)
-	if len(set) > 0 || w.closed {
+	if len(set) > 0 {
 		return
 	}
 	delete(w.watches, wd)
@@ -145,9 +142,6 @@ func (w *watcher) dispatch(wd int32, mask uint32) {
 }
 
 func (w *watcher) close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
 	w.file.Close()
 	<-w.done
 }

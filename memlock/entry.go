@@ -127,19 +127,11 @@ func (e *entry) freeSlots(s backend.Share) []int {
 	if s.Capacity == 0 {
 		return nil
 	}
-	taken := make([]bool, s.Capacity)
+	taken := make([]int, 0, e.weight)
 	for _, g := range e.holders {
-		for _, i := range g.slots {
-			taken[i] = true
-		}
+		taken = append(taken, g.slots...)
 	}
-	slots := make([]int, 0, s.Weight)
-	for i := 0; len(slots) < s.Weight; i++ {
-		if !taken[i] {
-			slots = append(slots, i)
-		}
-	}
-	return slots
+	return s.FreeSlots(taken)
 }
 
 // end removes a holder and grants the lock to the waiters that fit then. If nothing holds the

@@ -119,7 +119,7 @@ func (a *attempt) try(ctx context.Context) (*grant, error) {
 	}
 	switch {
 	case alone:
-		a.slots = firstSlots(a.req.Share)
+		a.slots = a.req.Share.FreeSlots(nil) // nothing was beside it
 	case !a.req.Share.Exclusive():
 		if granted, err := a.tryShare(ctx); !granted {
 			return nil, err

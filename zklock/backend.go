@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,6 @@ type Backend struct {
 	addrs   []string
 	auth    []byte // user:password for digest, nil for none
 	limits  limits
-	caps    backend.Capabilities
 	closing sync.WaitGroup // sessions that were not closed yet
 
 	life context.Context // ends with Close
@@ -66,19 +64,11 @@ func (b *Backend) lockNode(key string) string { return Node(b.opt.root, b.opt.pr
 
 // Capabilities returns what the driver guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
-	c := b.caps
-	c.Caveats = slices.Clone(c.Caveats)
-	return c
-}
-
-// setLimits sets the bounds of the TTL, and the capabilities.
-func (b *Backend) setLimits(l limits) {
-	b.limits = l
-	b.caps = backend.Capabilities{
+	return backend.Capabilities{
 		Name: "zookeeper", Scope: backend.ScopeNetwork, Loss: backend.LossSession,
 		Order: backend.FIFO, Wake: backend.WakePush, Fencing: backend.FencingFailover, PushesLoss: true,
 		Shared: true, Permits: true,
-		MinTTL: l.least, MaxTTL: l.most,
+		MinTTL: b.limits.least, MaxTTL: b.limits.most,
 		Caveats: []string{
 			"The TTL is the timeout of a session that all locks of one TTL share: the service keeps a lock that is not renewed while the holder's process lives, and the end of a session ends all its locks.",
 			"The service notices the end of a session up to a tick after its timeout.",
@@ -95,8 +85,8 @@ func (b *Backend) setLimits(l limits) {
 // not close it. It ends with its session, which the driver gives up if no server has
 // answered for the TTL.
 func (b *Backend) Client(ctx context.Context, ttl time.Duration) (*zk.Conn, error) {
-	if ttl < b.caps.MinTTL || ttl > b.caps.MaxTTL {
-		return nil, backend.Invalid("ttl", ttl, fmt.Sprintf("from %v to %v, the server's bounds of session timeouts", b.caps.MinTTL, b.caps.MaxTTL))
+	if l := b.limits; ttl < l.least || ttl > l.most {
+		return nil, backend.Invalid("ttl", ttl, fmt.Sprintf("from %v to %v, the server's bounds of session timeouts", l.least, l.most))
 	}
 	s, err := b.session(ctx, ttl)
 	if err != nil {

@@ -72,11 +72,14 @@ func (g *grant) downgrade(ctx context.Context, conditional bool) (done bool, err
 		return true, nil
 	}
 	g.unsure = false
-	names, version, err := g.s.childrenAndVersion(ctx, dir)
-	if err != nil {
+	l, err := g.s.list(ctx, dir, false)
+	switch {
+	case err != nil:
 		return false, err
+	case l.stat == nil:
+		return false, zk.ErrNoNode
 	}
-	q := queue(names)
+	q, version := queue(l.names), l.stat.Version
 	if i := slices.IndexFunc(q, func(c child) bool { return c.kind == permitsNode }); i >= 0 {
 		waits, err := g.s.readContenders(ctx, dir, q[i:i+1])
 		if err == nil && len(waits) > 0 {

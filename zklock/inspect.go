@@ -87,34 +87,6 @@ func (s *session) inspect(ctx context.Context, key string, now *leaderTime) (bac
 	return info, nil
 }
 
-// readHolders reads those of the queue that hold the key.
-func (s *session) readHolders(ctx context.Context, dir string, q []child) ([]contender, error) {
-	for ; len(q) > 0; q = q[1:] {
-		n := 1 // places to read, since the first of the queue holds
-		first, err := s.readContenders(ctx, dir, q[:n])
-		switch {
-		case err != nil:
-			return nil, err
-		case len(first) == 0: // released meanwhile
-			continue
-		case first[0].share.Exclusive():
-			return first, nil
-		}
-		for n < len(q) && q[n].kind != exclusiveNode {
-			n++
-		}
-		others, err := s.readContenders(ctx, dir, q[1:n])
-		if err != nil {
-			return nil, err
-		}
-		all := slices.Concat(first, others)
-		held := all[:holders(all)]
-		assignSlots(held)
-		return held, nil
-	}
-	return nil, nil
-}
-
 // Break deletes the nodes of the holders of a key, or that of one of them.
 func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	s, err := b.anySession(ctx)
@@ -135,13 +107,19 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 		if len(q) == 0 {
 			return nil, nil
 		}
-		held, err := s.readHolders(ctx, dir, q)
+		n := 1 // places to read: of the exclusive ones only the first holds
+		for n < len(q) && q[n].kind != exclusiveNode {
+			n++
+		}
+		held, err := s.readContenders(ctx, dir, q[:n])
 		switch {
 		case err != nil:
 			return nil, err
 		case len(held) == 0:
 			continue // released meanwhile
 		}
+		held = held[:holders(held)]
+		assignSlots(held)
 		broken := slices.DeleteFunc(slices.Clone(held), func(c contender) bool { return owner != "" && owner != c.owner })
 		if len(broken) == 0 {
 			return nil, &backend.LockedError{Holder: held[0].holder()}

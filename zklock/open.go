@@ -64,7 +64,7 @@ func (b *Backend) open(ctx context.Context) error {
 
 // prepare creates the node below which all locks are. It closes b if that fails.
 func (b *Backend) prepare(ctx context.Context, l limits) error {
-	b.setLimits(l)
+	b.limits = l
 	s, err := b.anySession(ctx)
 	if err == nil {
 		defer s.release()

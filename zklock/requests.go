@@ -58,49 +58,33 @@ func (s *session) exists(ctx context.Context, path string) (bool, error) {
 	return found, explain(err, path)
 }
 
+// listing is the children of a node as they were read.
+type listing struct {
+	names []string
+	stat  *zk.Stat        // of the node; nil: it does not exist
+	event <-chan zk.Event // nil if the children are not watched
+}
+
+// list reads the children of a node, and watches them if it exists and watch is set.
+func (s *session) list(ctx context.Context, path string, watch bool) (listing, error) {
+	l, _, err := call(ctx, s, func(c *zk.Conn) (l listing, err error) {
+		if watch {
+			l.names, l.stat, l.event, err = c.ChildrenW(path)
+		} else {
+			l.names, l.stat, err = c.Children(path)
+		}
+		return l, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return listing{}, nil
+	}
+	return l, explain(err, path)
+}
+
 // children returns the names of the children of a node, none if it does not exist.
 func (s *session) children(ctx context.Context, path string) ([]string, error) {
-	names, _, err := call(ctx, s, func(c *zk.Conn) ([]string, error) {
-		names, _, err := c.Children(path)
-		return names, err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
-	}
-	return names, explain(err, path)
-}
-
-// childrenAndVersion returns the names of the children of a node that exists, and its version.
-func (s *session) childrenAndVersion(ctx context.Context, path string) ([]string, int32, error) {
-	type result struct {
-		names []string
-		stat  *zk.Stat
-	}
-	r, _, err := call(ctx, s, func(c *zk.Conn) (r result, err error) {
-		r.names, r.stat, err = c.Children(path)
-		return r, err
-	})
-	if err != nil {
-		return nil, 0, explain(err, path)
-	}
-	return r.names, r.stat.Version, nil
-}
-
-// childrenAndWatch returns the names of the children of a node and watches them. The names are
-// nil if the node does not exist.
-func (s *session) childrenAndWatch(ctx context.Context, path string) ([]string, <-chan zk.Event, error) {
-	type result struct {
-		names []string
-		event <-chan zk.Event
-	}
-	r, _, err := call(ctx, s, func(c *zk.Conn) (r result, err error) {
-		r.names, _, r.event, err = c.ChildrenW(path)
-		return r, err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
-	}
-	return r.names, r.event, explain(err, path)
+	l, err := s.list(ctx, path, false)
+	return l.names, err
 }
 
 // node is a node as it was read.

@@ -162,34 +162,16 @@ func holders(queue []contender) int {
 // assignSlots gives the lowest free slots to those of the holders that have none yet, in the
 // order of the queue. It returns the indices of these.
 func assignSlots(held []contender) (assigned []int) {
-	var taken [backend.MaxPermits]bool
+	var taken []int
 	for _, c := range held {
-		for _, slot := range c.slots {
-			taken[slot] = true
-		}
+		taken = append(taken, c.slots...)
 	}
 	for i := range held {
-		c := &held[i]
-		if c.share.Capacity == 0 || c.slots != nil {
-			continue
+		if c := &held[i]; c.share.Capacity > 0 && c.slots == nil {
+			c.slots = c.share.FreeSlots(taken)
+			taken = append(taken, c.slots...)
+			assigned = append(assigned, i)
 		}
-		for slot := 0; slot < c.share.Capacity && len(c.slots) < c.share.Weight; slot++ {
-			if !taken[slot] {
-				taken[slot] = true
-				c.slots = append(c.slots, slot)
-			}
-		}
-		assigned = append(assigned, i)
 	}
 	return assigned
-}
-
-// firstSlots are the slots of a grant beside which there was nothing when its node was created.
-func firstSlots(s backend.Share) (slots []int) {
-	if s.Capacity > 0 {
-		for i := range s.Weight {
-			slots = append(slots, i)
-		}
-	}
-	return slots
 }

@@ -87,9 +87,9 @@ func (w *waiter) readQueue(ctx context.Context, whole bool) (q []child, i int, e
 	if !whole {
 		q, i, err = w.a.position(ctx)
 	} else {
-		var names []string
-		if names, event, err = w.a.s.childrenAndWatch(ctx, w.a.dir); err == nil {
-			q = queue(names)
+		var l listing
+		if l, err = w.a.s.list(ctx, w.a.dir, true); err == nil {
+			q, event = queue(l.names), l.event
 			i, err = w.a.find(q)
 		}
 	}

@@ -86,7 +86,7 @@ func (w *waiter) waitInSession(ctx context.Context) (*grant, error) {
 		case err != nil:
 			return nil, err
 		case alone:
-			a.slots = firstSlots(a.req.Share)
+			a.slots = a.req.Share.FreeSlots(nil) // nothing was beside it
 			return a.grant(start, nil), nil
 		}
 	}
