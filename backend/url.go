@@ -2,6 +2,7 @@ package backend
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -90,6 +91,15 @@ func splitHosts(s string) (one string, more []string) {
 	}
 	hosts := strings.Split(s[start:end], ",")
 	return s[:start] + hosts[0] + s[end:], hosts[1:]
+}
+
+// HostPort returns a host of a URL with a port: with its own, or with port if it has none. A host
+// without a port may be an IPv6 address with or without brackets, and has them in the result.
+func HostPort(host, port string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
 // Params reads the query of a URL. Each getter marks its parameter as known, and returns

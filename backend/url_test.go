@@ -85,6 +85,25 @@ func TestURLErrorsNameTheFaultAndNoSecret(t *testing.T) {
 	}
 }
 
+func TestHostPort(t *testing.T) {
+	for host, want := range map[string]string{
+		"redis.example":      "redis.example:6379",
+		"redis.example:7000": "redis.example:7000",
+		"redis.example:":     "redis.example:",
+		"127.0.0.1":          "127.0.0.1:6379",
+		"127.0.0.1:7000":     "127.0.0.1:7000",
+		"::1":                "[::1]:6379",
+		"[::1]":              "[::1]:6379",
+		"[::1]:7000":         "[::1]:7000",
+		"fe80::1%eth0":       "[fe80::1%eth0]:6379",
+		"[fe80::1%eth0]":     "[fe80::1%eth0]:6379",
+	} {
+		if got := backend.HostPort(host, "6379"); got != want {
+			t.Errorf("%q: got %q, want %q", host, got, want)
+		}
+	}
+}
+
 func TestParams(t *testing.T) {
 	read := func(query string) (values string, err error) {
 		q, err := url.ParseQuery(query)

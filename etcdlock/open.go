@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -185,10 +184,7 @@ func parse(u *backend.URL) (settings, error) {
 		scheme = "https://"
 	}
 	for _, h := range u.Hosts {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), defaultPort)
-		}
-		s.client.Endpoints = append(s.client.Endpoints, scheme+h)
+		s.client.Endpoints = append(s.client.Endpoints, scheme+backend.HostPort(h, defaultPort))
 	}
 	if u.User != nil {
 		s.client.Username = u.User.Username()

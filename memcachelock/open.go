@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -123,10 +122,7 @@ func parse(u *backend.URL) (options, *memcache.Client, error) {
 	}
 	var all servers
 	for _, h := range u.Hosts {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), defaultPort)
-		}
-		all = append(all, server(h))
+		all = append(all, server(backend.HostPort(h, defaultPort)))
 	}
 	d := dialer{}
 	if u.User != nil {

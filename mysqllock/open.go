@@ -83,10 +83,7 @@ func parse(u *backend.URL) (settings, error) {
 	if len(u.Hosts) != 1 {
 		return s, backend.Invalid("URL hosts", strings.Join(u.Hosts, ","), u.Scheme+"://[user[:password]@]host[:port]/database with one host")
 	}
-	s.addr = u.Hosts[0]
-	if _, _, err := net.SplitHostPort(s.addr); err != nil {
-		s.addr = net.JoinHostPort(strings.Trim(s.addr, "[]"), "3306")
-	}
+	s.addr = backend.HostPort(u.Hosts[0], "3306")
 	s.database = strings.TrimPrefix(u.Path, "/")
 	if s.database == "" && !strings.Contains(s.table, ".") {
 		return s, backend.Invalid("URL path", u.Path, "the name of a database, or table=database.table")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"regexp"
 	"strings"
 	"time"
@@ -171,10 +170,7 @@ func parse(u *backend.URL) (bucket string, o options, config nats.Options, err e
 	}
 	config = nats.GetDefaultOptions()
 	for _, h := range u.Hosts {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), defaultPort)
-		}
-		config.Servers = append(config.Servers, "nats://"+h)
+		config.Servers = append(config.Servers, "nats://"+backend.HostPort(h, defaultPort))
 	}
 	config.Name = "interlock"
 	config.Timeout = o.timeout

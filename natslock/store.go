@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -31,19 +32,8 @@ func Key(name string) string {
 
 // nameOf returns the name of the lock that has a key, and false if none has.
 func nameOf(key string) (string, bool) {
-	var name []byte
-	for i := 0; i < len(key); i++ {
-		c := key[i]
-		if c == '=' {
-			n, err := strconv.ParseUint(key[i+1:min(i+3, len(key))], 16, 8)
-			if err != nil {
-				return "", false
-			}
-			c, i = byte(n), i+2
-		}
-		name = append(name, c)
-	}
-	return string(name), Key(string(name)) == key
+	name, err := url.PathUnescape(strings.ReplaceAll(key, "=", "%"))
+	return name, err == nil && Key(name) == key
 }
 
 // store implements record.Store.

@@ -10,7 +10,7 @@ import (
 func TestKeys(t *testing.T) {
 	valid := regexp.MustCompile(`^[-/_=a-zA-Z0-9]+$`)
 	seen := map[string]string{}
-	for _, name := range []string{"a", "A", "a b", "a\r\nb", "\x00", "é", "a.b", "a/b", "/", ".", "*", ">", "=", "=2E", "=", "a=", "a=4", strings.Repeat("\x00", 1024)} {
+	for _, name := range []string{"a", "A", "a b", "a\r\nb", "\x00", "é", "a.b", "a/b", "/", ".", "*", ">", "=", "=2E", "=", "a=", "a=4", "%", "%2E", "a+b", "\xff", strings.Repeat("\x00", 1024)} {
 		key := Key(name)
 		if !valid.MatchString(key) {
 			t.Errorf("name %.40q: NATS does not allow the key %q", name, key)
@@ -23,7 +23,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("key %q: name %q, %v, want %q", key, back, ok, name)
 		}
 	}
-	for _, key := range []string{"=", "=4", "=zz", "=2e", "=41", "a.b", "="} {
+	for _, key := range []string{"=", "=4", "=zz", "=2e", "=41", "a.b", "a%41", "%2E", "%3D2E", "%", "=2", "a+b"} {
 		if name, ok := nameOf(key); ok {
 			t.Errorf("key %q has the name %q", key, name)
 		}

@@ -85,7 +85,7 @@ func open(ctx context.Context, client redis.UniversalClient, o options) (*Backen
 	}
 	if err != nil {
 		_ = b.Close(ctx)
-		return nil, server.WithoutUncertain(err)
+		return nil, err
 	}
 	b.caps = b.capabilities(found)
 	return b, nil

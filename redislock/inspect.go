@@ -5,7 +5,6 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
-	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
 // Inspect returns the holder and the waiters of a key.
@@ -16,7 +15,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 		err = r.CheckType(k)
 	}
 	if err != nil {
-		return backend.Info{}, server.WithoutUncertain(err)
+		return backend.Info{}, err
 	}
 	return r.Info(key), nil
 }

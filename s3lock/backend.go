@@ -17,7 +17,7 @@ import (
 // Backend is the S3 driver. Make one with New or lock.Open.
 type Backend struct {
 	*record.Locks
-	queue     record.Queue
+	*record.Queue
 	client    *s3.Client
 	bucket    string
 	transport *http.Transport // of a client that Open has made, or nil
@@ -61,7 +61,7 @@ func New(client *s3.Client, bucket string, opts ...Option) (*Backend, error) {
 func open(ctx context.Context, client *s3.Client, bucket string, o options) (*Backend, error) {
 	b := &Backend{client: client, bucket: bucket, opt: o}
 	b.Locks = record.New(store{b}, record.Options{Margin: o.margin})
-	b.queue = record.Queue{Locks: b.Locks, Poll: o.poll, FastPoll: min(fastPoll, o.poll)}
+	b.Queue = &record.Queue{Locks: b.Locks, Poll: o.poll, FastPoll: min(fastPoll, o.poll)}
 	if err := b.probe(ctx); err != nil {
 		return nil, err
 	}
@@ -91,11 +91,6 @@ func (b *Backend) Capabilities() backend.Capabilities {
 // fastPoll is the interval of a waiter after a change of the holder. The next ones double up to the
 // poll interval.
 const fastPoll = 100 * time.Millisecond
-
-// Acquire implements backend.Waiter.
-func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	return b.queue.Acquire(ctx, req)
-}
 
 // Ping reads one object.
 func (b *Backend) Ping(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/interlock-go/lock/backend"
@@ -57,24 +58,14 @@ func metadata(key, name string) map[string]string {
 // nameOf is the reverse of Key. It returns false for an object that is not a lock.
 func nameOf(prefix, key string, meta map[string]string) (string, bool) {
 	escaped, ok := strings.CutPrefix(key, prefix+"/")
-	var name []byte
+	var name string
 	if strings.HasPrefix(escaped, hashMark) {
-		name, _ = base64.RawURLEncoding.DecodeString(meta[nameMeta])
+		raw, _ := base64.RawURLEncoding.DecodeString(meta[nameMeta])
+		name = string(raw)
 	} else {
-		for i := 0; i < len(escaped); i++ {
-			if escaped[i] != '!' {
-				name = append(name, escaped[i])
-				continue
-			}
-			c, err := hex.DecodeString(escaped[i+1 : min(i+3, len(escaped))])
-			if err != nil || len(c) != 1 {
-				return "", false
-			}
-			name = append(name, c[0])
-			i += 2
-		}
+		name, _ = url.PathUnescape(strings.ReplaceAll(escaped, "!", "%")) // empty if it fails
 	}
-	return string(name), ok && len(name) > 0 && Key(prefix, string(name)) == key
+	return name, ok && name != "" && Key(prefix, name) == key
 }
 
 func checkPrefix(prefix string) error {

@@ -16,7 +16,7 @@ func TestKeys(t *testing.T) {
 	seen := map[string]string{}
 	for _, name := range []string{
 		"a", "A", "a b", "a/b", "a!2Fb", "a!2fb", "/", ".", "..", ".a", "a.", "a..b", "../../x",
-		"\x00", "é", "\xff\xfe", "!", probeName, probeName + "x", hashMark,
+		"\x00", "é", "\xff\xfe", "!", "%", "a%2Fb", "a+b", probeName, probeName + "x", hashMark,
 		hashed, // looks like the key of long
 		long, long + "y", strings.Repeat("\x00", 1024),
 		strings.Repeat("x", 200), strings.Repeat("x", 201), // 200 bytes is the longest escaped name that is not hashed
@@ -43,6 +43,7 @@ func TestKeysOfOtherObjects(t *testing.T) {
 		"lock", "lock/", "lock/a/b", "other/a", "lock/" + probeName,
 		"lock/a!", "lock/a!2", "lock/!zz", // not two hexadecimal digits
 		"lock/!41", "lock/a!2f", // "A" is not escaped, and digits are in upper case
+		"lock/%", "lock/a%2Fb", "lock/%41", "lock/!25%32", "lock/a+b", // "%" and "+" are escaped
 		"lock/" + strings.Repeat("x", 300), // too long not to be a hash
 		Key(DefaultPrefix, long),           // the name of a hash is in the metadata
 	} {

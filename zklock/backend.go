@@ -3,8 +3,6 @@ package zklock
 import (
 	"context"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -50,10 +48,7 @@ func newBackend(o options, servers []string) *Backend {
 		sessions: map[time.Duration]*session{}, attempts: map[string]*attempt{}, held: map[string]bool{}, used: map[string]time.Time{},
 	}
 	for _, h := range servers {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), "2181")
-		}
-		b.addrs = append(b.addrs, h)
+		b.addrs = append(b.addrs, backend.HostPort(h, "2181"))
 	}
 	b.life, b.stop = context.WithCancel(context.Background())
 	return b

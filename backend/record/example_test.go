@@ -32,7 +32,7 @@ func open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 
 type Backend struct {
 	*record.Locks // TryAcquire, Abandon, Inspect and Break
-	queue         record.Queue
+	*record.Queue // Acquire
 	client        *client
 	exchanges     record.Exchanges // Close waits for them
 }
@@ -40,12 +40,8 @@ type Backend struct {
 func New(client *client) *Backend {
 	b := &Backend{client: client}
 	b.Locks = record.New(store{b}, record.Options{})
-	b.queue = record.Queue{Locks: b.Locks, Poll: 200 * time.Millisecond, FastPoll: 4 * time.Millisecond}
+	b.Queue = &record.Queue{Locks: b.Locks, Poll: 200 * time.Millisecond, FastPoll: 4 * time.Millisecond}
 	return b
-}
-
-func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	return b.queue.Acquire(ctx, req)
 }
 
 func (b *Backend) Capabilities() backend.Capabilities {

@@ -17,7 +17,6 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/redisurl"
-	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
 // Backend is a driver over several independent masters, of which a majority must agree. It
@@ -99,7 +98,7 @@ func open(ctx context.Context, clients []*redis.Client, o options) (*Backend, er
 	found, err := r.probeNodes(ctx)
 	if err != nil {
 		_ = r.Close(ctx) // err is the one that matters
-		return nil, server.WithoutUncertain(err)
+		return nil, err
 	}
 	r.caps = r.capabilities(found)
 	return r, nil

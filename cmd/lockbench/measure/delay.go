@@ -3,12 +3,12 @@ package measure
 import (
 	"errors"
 	"fmt"
-	"net"
 	neturl "net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/conformance/conformancelink"
 )
 
@@ -65,9 +65,7 @@ func linked(url string) (through string, links []*conformancelink.Link, closeAll
 	closeAll = func() { each(links, (*conformancelink.Link).Close) }
 	var hosts, direct []string
 	for h := range strings.SplitSeq(url[start:end], ",") {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), port)
-		}
+		h = backend.HostPort(h, port)
 		l, err := conformancelink.New(h)
 		if err != nil {
 			closeAll()

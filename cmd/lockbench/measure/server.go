@@ -53,13 +53,7 @@ var watchers = map[string]func(context.Context, *Target, *backend.URL) error{
 	"postgres": watchPostgres, "postgresql": watchPostgres, "memcached": watchMemcached,
 }
 
-func hostPort(u *backend.URL) string {
-	h := u.Hosts[0]
-	if _, _, err := net.SplitHostPort(h); err != nil {
-		h = net.JoinHostPort(strings.Trim(h, "[]"), ports[u.Scheme])
-	}
-	return h
-}
+func hostPort(u *backend.URL) string { return backend.HostPort(u.Hosts[0], ports[u.Scheme]) }
 
 func userOf(u *backend.URL) (user, password string) {
 	if u.User != nil {

@@ -97,10 +97,7 @@ func (s *Settings) parseAddress(u *backend.URL, port string) error {
 		s.password, _ = u.User.Password()
 	}
 	for _, h := range u.Hosts {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), port)
-		}
-		s.Addrs = append(s.Addrs, h)
+		s.Addrs = append(s.Addrs, backend.HostPort(h, port))
 	}
 	if strings.Contains(u.Path, "@") { // the path may contain a part of the password
 		return fmt.Errorf("%w URL: malformed; in a user name or password every '/', '?', '#' and '@' must be percent-encoded", backend.ErrInvalid)

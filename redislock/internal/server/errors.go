@@ -83,15 +83,3 @@ func (f failure) Is(target error) bool {
 }
 
 func (f failure) As(target any) bool { return errors.As(f.err, target) }
-
-// WithoutUncertain returns the error that ErrUncertain was joined with: opening a
-// backend takes no lock, so its outcome does not matter.
-func WithoutUncertain(err error) error {
-	var u interface{ Unwrap() []error }
-	if errors.As(err, &u) {
-		if e := u.Unwrap(); len(e) == 2 && errors.Is(e[0], backend.ErrUncertain) {
-			return e[1]
-		}
-	}
-	return err
-}
