@@ -74,8 +74,8 @@ func (a *attempt) nothingBefore(revision int64) []clientv3.Cmp {
 	return []clientv3.Cmp{created(a.folder, r), created(clientv3.GetPrefixRangeEnd(r), end)}
 }
 
-// noConflict is true if the folder has no key of a shared contender with another capacity, which
-// nothing is for an exclusive attempt. It is false without need if another program puts such a
+// noConflict is true if the folder has no key of a shared contender with another capacity. An
+// exclusive attempt conflicts with none. It is false without need if another program puts such a
 // name, or its key twice.
 func noConflict(folder string, s backend.Share) []clientv3.Cmp {
 	none := func(from, to string) clientv3.Cmp {
