@@ -1,10 +1,8 @@
 package redislock
 
 import (
-	"context"
 	"time"
 
-	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
@@ -55,12 +53,6 @@ func (b *Backend) answer(a *attempt, waits bool, m protocol.Message) {
 		a.polls.now()
 		a.mu.Unlock()
 	case a == nil: // it has ended, and its place remains
-		b.srv.Go(func() {
-			ctx, cancel := context.WithTimeout(b.srv.Life, backend.MaxProvisionalTTL)
-			defer cancel()
-			k := b.proc.KeysOf(m.Grant.Key)
-			r, _ := b.srv.Eval(ctx, abandonScript, k.Script(), b.proc.ChannelPrefix(), m.Owner, "0", "")
-			b.follow(k, r.Num(0))
-		})
+		b.endUnclaimed(abandonScript, m)
 	}
 }

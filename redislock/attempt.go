@@ -154,7 +154,7 @@ func (b *Backend) receiveMessage(l *listener, m protocol.Message, received time.
 		b.subs.lost(l, errNotDelivered)
 	case protocol.Granted:
 		if a == nil {
-			b.releaseUnclaimed(m.Owner, m.Grant.Key)
+			b.endUnclaimed(releaseScript, m)
 			return
 		}
 		a.receiveGrant(pushedGrant{m.Grant, received}, wait)
@@ -192,14 +192,15 @@ func (a *attempt) receiveGrant(g pushedGrant, wait bool) {
 	a.pushed <- g
 }
 
-// releaseUnclaimed releases a grant of an attempt that has ended. If the release fails,
-// the provisional TTL ends the grant.
-func (b *Backend) releaseUnclaimed(owner, lock string) {
+// endUnclaimed ends what remains of an attempt that has ended and got message m: its grant by
+// RELEASE, or its place in the queue by ABANDON. If that fails, the provisional TTL ends it.
+func (b *Backend) endUnclaimed(script *protocol.Script, m protocol.Message) {
 	b.srv.Go(func() {
 		ctx, cancel := context.WithTimeout(b.srv.Life, protocol.ProvisionalTTL)
 		defer cancel()
-		k := b.proc.KeysOf(lock)
-		r, _ := b.srv.Eval(ctx, releaseScript, k.Script(), b.proc.ChannelPrefix(), owner, "0")
+		k := b.proc.KeysOf(m.Grant.Key)
+		const member = "" // not known: ABANDON searches the queue
+		r, _ := b.srv.Eval(ctx, script, k.Script(), b.proc.ChannelPrefix(), m.Owner, "0", member)
 		b.follow(k, r.Num(0))
 	})
 }

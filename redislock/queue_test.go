@@ -80,31 +80,31 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 	}
 }
 
-// A dead waiter whose channel is still subscribed delays the next waiter by at most the
+// A dead waiter whose channel is still subscribed delays the next one by at most the
 // provisional TTL.
-func TestZombieWaiter(t *testing.T) {
+func TestSubscribedDeadWaiter(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
 	g := take(t, b, request("k"))
-	zombie := protocol.Process{Address: "p00000000000000aa", Prefix: b.opt.prefix}
-	ps := b.srv.Client.Subscribe(t.Context(), zombie.Channel())
+	dead := protocol.Process{Address: "p00000000000000aa", Prefix: b.opt.prefix}
+	ps := b.srv.Client.Subscribe(t.Context(), dead.Channel())
 	defer ps.Close()
 	_, err := ps.Receive(t.Context())
 	must(t, err)
 	r := request("k")
 	r.TTL = 200 * time.Millisecond
-	must(t, b.srv.Client.ZAdd(t.Context(), b.proc.Keys("k").Queue, redis.Z{Score: 1, Member: zombie.Member(r)}).Err())
+	must(t, b.srv.Client.ZAdd(t.Context(), b.proc.Keys("k").Queue, redis.Z{Score: 1, Member: dead.Member(r)}).Err())
 	ch := queue(t.Context(), t, b, request("k"))
 	start := time.Now()
 	must(t, g.Release(t.Context()))
 	must(t, get(t, ch).Release(t.Context()))
-	if d := time.Since(start); d < r.TTL || d >= protocol.ProvisionalTTL { // which the zombie's TTL shortens
+	if d := time.Since(start); d < r.TTL || d >= protocol.ProvisionalTTL { // which the TTL of the dead waiter shortens
 		t.Errorf("after %v", d)
 	}
 }
 
 // A grant pushed to an attempt that has ended is released.
-func TestReturnToSender(t *testing.T) {
+func TestUnclaimedGrantIsReleased(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
 	g := take(t, b, request("k"))
@@ -132,7 +132,7 @@ func TestPushAfterPoll(t *testing.T) {
 	ag, err := b.Acquire(t.Context(), r)
 	must(t, err)
 	b.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, ag.Token(), time.Now().Add(protocol.ProvisionalTTL).UnixMicro(), b.proc.Keys("k").Lock))
-	for range 20 { // a return would be on its way
+	for range 20 { // a release would be sent meanwhile
 		must(t, ag.Renew(t.Context(), time.Second))
 	}
 	must(t, ag.Renew(t.Context(), time.Second))
@@ -157,7 +157,7 @@ func TestPushBesideTheRelease(t *testing.T) {
 			return
 		}
 		b.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, g.Token(), time.Now().Add(protocol.ProvisionalTTL).UnixMicro(), b.proc.Keys("k").Lock))
-		for range 200 { // a return would be on its way
+		for range 200 { // a release would be sent meanwhile
 			must(t, b.srv.Client.Ping(context.Background()).Err())
 		}
 	}))

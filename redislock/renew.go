@@ -83,7 +83,7 @@ func (b *Backend) AbandonBatch(ctx context.Context, reqs []backend.Request) []er
 
 // batch sends the calls together. The errors of the results are classified.
 func (b *Backend) batch(ctx context.Context, s *protocol.Script, calls []server.Call, last func(context.Context) protocol.Once) []server.Result {
-	v, err := b.srv.Detached(ctx, func(sending *protocol.Sending) (any, error) {
+	v, err := b.srv.Detached(ctx, nil, func(sending *protocol.Sending) (any, error) {
 		results := b.srv.Batch(ctx, sending, b.srv.Client, s, calls, last)
 		for i := range results {
 			b.reloadAfter(results[i].Err)

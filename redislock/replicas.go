@@ -31,7 +31,7 @@ func (b *Backend) eval(ctx context.Context, s *protocol.Script, keys []string, a
 }
 
 func (b *Backend) evalWait(ctx context.Context, s *protocol.Script, keys []string, args []any) (any, error) {
-	return b.srv.DetachedScript(ctx, s, keys[0], func(sending *protocol.Sending) (any, error) {
+	return b.srv.Detached(ctx, b.srv.Places(ctx, s, keys[0]), func(sending *protocol.Sending) (any, error) {
 		var sent time.Time
 		var script, wait protocol.Once
 		at, err := b.node(ctx, keys[0])

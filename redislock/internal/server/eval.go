@@ -24,7 +24,7 @@ func (s *Server) Eval(ctx context.Context, script *protocol.Script, keys []strin
 }
 
 func (s *Server) eval(ctx context.Context, script *protocol.Script, keys []string, args []any) (protocol.Reply, error) {
-	v, err := s.DetachedScript(ctx, script, keys[0], func(sending *protocol.Sending) (any, error) {
+	v, err := s.Detached(ctx, s.Places(ctx, script, keys[0]), func(sending *protocol.Sending) (any, error) {
 		var c protocol.Once
 		var sent time.Time
 		send := func(bySource bool) error {

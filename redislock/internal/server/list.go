@@ -41,7 +41,7 @@ func (s *Server) List(ctx context.Context, p protocol.Process, yield func(backen
 
 func (s *Server) list(ctx context.Context, c redis.UniversalClient, p protocol.Process, seen map[string]bool, yield func(backend.Info) bool) (bool, error) {
 	for cursor := uint64(0); ; {
-		v, err := s.Detached(ctx, func(sending *protocol.Sending) (any, error) {
+		v, err := s.Detached(ctx, nil, func(sending *protocol.Sending) (any, error) {
 			found, next, err := c.ScanType(ctx, cursor, protocol.ScanPattern(p.Prefix), scanCount, "string").Result()
 			if err != nil {
 				return nil, Failure(err)

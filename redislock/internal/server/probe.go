@@ -56,7 +56,7 @@ func (s *Server) Probe(ctx context.Context, scripts []*protocol.Script, allowEvi
 		all.Merge(f)
 		return err
 	}
-	_, err := s.Detached(ctx, func(*protocol.Sending) (any, error) {
+	_, err := s.Detached(ctx, nil, func(*protocol.Sending) (any, error) {
 		if s.Cluster != nil {
 			return nil, s.Cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return one(ctx, c) })
 		}

@@ -34,7 +34,7 @@ type Server struct {
 	end  context.CancelFunc
 	jobs chan func() // to an idle worker
 
-	limits sync.Map // by *redis.Client of a node, nil without a cluster: chan struct{}, see limit
+	places sync.Map // by *redis.Client of a node, nil without a cluster: chan struct{}, see Places
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
@@ -88,28 +88,15 @@ func (s *Server) Send(f func()) bool {
 
 // Detached calls f and returns its result. If ctx ends first, Detached returns at once
 // and f continues as a task. Its error is ErrUncertain if the request had been written to
-// a connection; otherwise the request is withdrawn.
-func (s *Server) Detached(ctx context.Context, f func(*protocol.Sending) (any, error)) (any, error) {
-	return s.detached(ctx, nil, f)
-}
-
-// DetachedScript is Detached for a request that runs script for a key.
-func (s *Server) DetachedScript(ctx context.Context, script *protocol.Script, key string, f func(*protocol.Sending) (any, error)) (any, error) {
-	if !script.Acquires {
-		return s.detached(ctx, nil, f)
-	}
-	return s.detached(ctx, s.limit(ctx, key), f)
-}
-
-// detached is Detached for a request that occupies a place in limit, if that is not nil, for
-// as long as it occupies a connection.
-func (s *Server) detached(ctx context.Context, limit chan struct{}, f func(*protocol.Sending) (any, error)) (any, error) {
+// a connection; otherwise the request is withdrawn. The request occupies a place in places,
+// if that is not nil, for as long as it occupies a connection.
+func (s *Server) Detached(ctx context.Context, places chan struct{}, f func(*protocol.Sending) (any, error)) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, backend.NotExecuted(err)
 	}
-	if limit != nil {
+	if places != nil {
 		select {
-		case limit <- struct{}{}:
+		case places <- struct{}{}:
 		case <-ctx.Done():
 			return nil, backend.NotExecuted(ctx.Err())
 		case <-s.Life.Done():
@@ -117,8 +104,8 @@ func (s *Server) detached(ctx context.Context, limit chan struct{}, f func(*prot
 		}
 	}
 	leave := func() {
-		if limit != nil {
-			<-limit
+		if places != nil {
+			<-places
 		}
 	}
 	if !s.Enter() {
@@ -158,10 +145,13 @@ func (s *Server) detached(ctx context.Context, limit chan struct{}, f func(*prot
 	}
 }
 
-// limit returns the places for requests to acquire at the node of a key: a quarter of the
-// connections, at least one, is left to renewals and releases. An acquire that waits for a place
-// has not been sent, and costs nothing when its context ends.
-func (s *Server) limit(ctx context.Context, key string) chan struct{} {
+// Places returns the places for requests that acquire at the node of a key, nil for another script:
+// a quarter of the connections, at least one, is left to renewals and releases. An acquire that
+// waits for a place has not been sent, and costs nothing when its context ends.
+func (s *Server) Places(ctx context.Context, script *protocol.Script, key string) chan struct{} {
+	if !script.Acquires {
+		return nil
+	}
 	var node *redis.Client
 	connections := 0
 	switch c := s.Client.(type) {
@@ -174,15 +164,16 @@ func (s *Server) limit(ctx context.Context, key string) chan struct{} {
 		}
 		connections = c.Options().PoolSize
 	}
-	places, ok := s.limits.Load(node)
+	places, ok := s.places.Load(node)
 	if !ok {
-		places, _ = s.limits.LoadOrStore(node, make(chan struct{}, max(connections-max(connections/4, 1), 1)))
+		places, _ = s.places.LoadOrStore(node, make(chan struct{}, max(connections-max(connections/4, 1), 1)))
 	}
 	return places.(chan struct{})
 }
 
 // dispatch runs the task f on a worker: an idle one, whose stack has grown already, or a
-// new one.
+// new one. With a new goroutine for each task, Lock and Unlock of a free lock take 24 % more
+// processor time of the client (338 instead of 272 µs together, server on the same machine).
 func (s *Server) dispatch(f func()) {
 	select {
 	case s.jobs <- f:
@@ -232,7 +223,7 @@ func Sleep(ctx context.Context, d time.Duration) {
 
 // Ping makes one round trip.
 func (s *Server) Ping(ctx context.Context) error {
-	_, err := s.Detached(ctx, func(*protocol.Sending) (any, error) {
+	_, err := s.Detached(ctx, nil, func(*protocol.Sending) (any, error) {
 		if err := s.Client.Process(ctx, protocol.Once{Cmd: redis.NewCmd(ctx, "ping")}); err != nil {
 			return nil, backend.NotExecuted(Failure(err))
 		}
