@@ -62,7 +62,11 @@ func TestWriterWaitsForEachReader(t *testing.T) {
 				}
 			}
 			wantHolders(t, bs[0], "k", 3, 2)
+			noted := lockDir(t, bs[0], "k").counter().granted // a writer that waits for that ticket holds when it ends
 			for _, i := range order {
+				if waited && readers[i].Token() == noted {
+					t.Errorf("reader %d, which was granted beside others, is noted as granted", i)
+				}
 				waits(t, fmt.Sprint("beside reader ", i), writer, behind)
 				release(t, readers[i])
 			}
