@@ -77,7 +77,7 @@ type statements struct {
 	schema, columns, probe, lock, ensure, acquire, end, leave string
 	renew, renewMany, inspect, guard, turn, sweep             string
 	// of shares
-	endAny, share, peek, answer, renewShare, keepShare, downgrade string
+	endAny, share, peek, answer, renewShare, renewShares, keepShare, downgrade string
 }
 
 func newStatements(table string) (statements, error) {
@@ -96,8 +96,8 @@ func newStatements(table string) (statements, error) {
 		table: quoted, schema: load("schema"), columns: load("columns"), probe: load("probe"), lock: load("lock"), ensure: load("ensure"),
 		acquire: load("acquire"), end: load("end"), leave: load("leave"), renew: load("renew"), renewMany: load("renew_many"),
 		inspect: load("inspect"), guard: load("guard"), turn: load("turn"), sweep: load("sweep"),
-		endAny: load("end_any"), share: load("share"), peek: load("peek"), answer: load("answer"),
-		renewShare: load("renew_share"), keepShare: load("keep_share"), downgrade: load("downgrade"),
+		endAny: load("end_any"), share: load("share"), peek: load("peek"), answer: load("answer"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
+		keepShare: load("keep_share"), downgrade: load("downgrade"),
 	}, nil
 }
 

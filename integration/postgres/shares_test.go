@@ -309,8 +309,8 @@ func downgradeAndPermits(s *stage) {
 	must(s, g.Release(s.Context()))
 }
 
-// mixedBatch: one statement renews exclusive holders, readers, permits and a writer that became a
-// reader. It renews neither a share that has expired nor a lock that was released.
+// mixedBatch: one statement renews exclusive holders, another one readers, permits and a writer that
+// became a reader. They renew neither a share that has expired nor a lock that was released.
 func mixedBatch(s *stage) {
 	beside := func(name string) *stage { return &stage{s.T, s.s, s.admin, s.b, s.key + name} }
 	one, lost, two := s.tryShare(backend.Reader), s.tryShare(backend.Reader), s.tryShare(backend.Reader)
@@ -332,8 +332,8 @@ func mixedBatch(s *stage) {
 	}
 	after, err := pgtest.Commands(s.Context(), s.admin)
 	must(s, err)
-	if n := after - before; n != 3 {
-		s.Errorf("want one statement, and one for each of 2 lost, got %d", n)
+	if n := after - before; n != 4 {
+		s.Errorf("want a statement for each kind, and one for each of 2 lost, got %d", n)
 	}
 	for i, at := range map[int]*stage{0: s, 2: beside("-writer"), 3: beside("-permits"), 5: beside("-down")} {
 		info, err := s.b.Inspect(s.Context(), at.key)
