@@ -226,8 +226,9 @@ func TestBatchesAmongOthers(t *testing.T) {
 						g := all[i].Grant
 						mu.Unlock()
 						next := waitFor(t, b, request(key(i), time.Minute))
-						if err := g.Release(t.Context()); err != nil {
-							t.Error(err)
+						// On a slow machine a grant that was handed over ends before a batch renews it.
+						if err := g.Release(t.Context()); err != nil && (!errors.Is(err, backend.ErrLost) || time.Now().Before(g.Until())) {
+							t.Errorf("%s: %v, trusted until %v", key(i), err, g.Until())
 						}
 						o := <-next
 						if o.err != nil {
