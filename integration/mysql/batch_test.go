@@ -320,8 +320,9 @@ func amongOthers(t *testing.T, url, prefix string) {
 				g := all[i].Grant
 				mu.Unlock()
 				next := queued(t, b, requestFor(key(i)))
-				if err := g.Release(t.Context()); err != nil {
-					t.Error(err)
+				// On a slow machine a grant that was handed over ends before a batch renews it.
+				if err := g.Release(t.Context()); err != nil && (!errors.Is(err, backend.ErrLost) || time.Now().Before(g.Until())) {
+					t.Errorf("%s: %v, trusted until %v", key(i), err, g.Until())
 				}
 				g = <-next
 				if g == nil {
