@@ -226,9 +226,8 @@ func TestBatchesAmongOthers(t *testing.T) {
 						g := all[i].Grant
 						mu.Unlock()
 						next := waitFor(t, b, request(key(i), time.Minute))
-						// On a slow machine a grant that was handed over ends before a batch renews it.
-						if err := g.Release(t.Context()); err != nil && (!errors.Is(err, backend.ErrLost) || time.Now().Before(g.Until())) {
-							t.Errorf("%s: %v, trusted until %v", key(i), err, g.Until())
+						if err := g.Release(t.Context()); err != nil && !ended(g, err) {
+							t.Errorf("%s: %v", key(i), err)
 						}
 						o := <-next
 						if o.err != nil {
@@ -271,7 +270,7 @@ func TestBatchesAmongOthers(t *testing.T) {
 						}
 						mu.Unlock()
 						for j, err := range b.RenewBatch(t.Context(), mine) {
-							if i := 2*j + odd; err != nil && (last || i%5 != 0 || !errors.Is(err, backend.ErrLost)) {
+							if i := 2*j + odd; err != nil && !ended(mine[j].Grant, err) && (last || i%5 != 0 || !errors.Is(err, backend.ErrLost)) {
 								t.Errorf("%s: %v", key(i), err)
 							}
 						}
@@ -281,14 +280,22 @@ func TestBatchesAmongOthers(t *testing.T) {
 			traffic.Wait()
 			close(over)
 			batches.Wait()
-			for _, r := range all {
-				must(t, r.Grant.Release(t.Context()))
+			for i, r := range all {
+				if err := r.Grant.Release(t.Context()); err != nil && !ended(r.Grant, err) {
+					t.Errorf("%s: release: %v", key(i), err)
+				}
 			}
 		})
 	}
 	if n := deadlocks(t, admin); n > 0 {
 		t.Errorf("%d deadlocks", n)
 	}
+}
+
+// ended reports whether a grant was lost by the end of its lease. On a slow machine a grant that was
+// handed over, which has three seconds, ends before a batch renews it.
+func ended(g backend.Grant, err error) bool {
+	return errors.Is(err, backend.ErrLost) && !time.Now().Before(g.Until())
 }
 
 // TestBatchWithoutReply: the outcome of all renewals is unknown, and the next batch
