@@ -115,14 +115,14 @@ func TestHandOffs(t *testing.T) {
 			localHandOff + " | 9 | 0.01 |\n| peer | 9 | 3.5 |\n| two writes | 9 | – |\n\n"
 	}
 	text := table("A", "1.1") + table("B", "1.2") + table("C", "1.3") + table("D", "1.4") + table("E", "1.5")
-	groups, err := plots[0].groups(text + "## Notes\n\n| x | y |\n|---|---|\n| 1 | 2 |\n")
+	groups, err := plotOf(t, "handoff-speed").groups(text + "## Notes\n\n| x | y |\n|---|---|\n| 1 | 2 |\n")
 	if err != nil || len(groups) != 5 {
 		t.Fatalf("%d groups, %v", len(groups), err)
 	}
 	if g := groups[1]; g.Heading != "B" || len(g.Values) != 2 || g.Values[0].N != 1.2 || g.Values[1].Name != "peer" {
 		t.Errorf("got %+v", g)
 	}
-	if _, err := plots[0].groups(strings.ReplaceAll(text, handOffColumn, "another column")); err == nil {
+	if _, err := plotOf(t, "handoff-speed").groups(strings.ReplaceAll(text, handOffColumn, "another column")); err == nil {
 		t.Error("want an error without the column")
 	}
 }
@@ -144,16 +144,25 @@ func TestManyWaiters(t *testing.T) {
 
 ## B
 `
-	groups, err := plots[1].groups(text)
+	groups, err := plotOf(t, "many-waiters").groups(text)
 	if err != nil || len(groups) != 1 || groups[0].Heading != "A" || len(groups[0].Values) != 3 {
 		t.Fatalf("got %+v, %v", groups, err)
 	}
 	if v := groups[0].Values; v[0].N != 1.02 || v[1].N != 0.07 || v[1].Name != "peer" || v[2].N != 0 {
 		t.Errorf("got %+v", v)
 	}
-	if _, err := plots[1].groups(strings.ReplaceAll(text, "| waiters |", "| others |")); err == nil {
+	if _, err := plotOf(t, "many-waiters").groups(strings.ReplaceAll(text, "| waiters |", "| others |")); err == nil {
 		t.Error("want an error without the column")
 	}
+}
+
+func plotOf(t *testing.T, name string) plot {
+	t.Helper()
+	i := slices.IndexFunc(plots, func(p plot) bool { return p.name == name })
+	if i < 0 {
+		t.Fatalf("no plot is called %s", name)
+	}
+	return plots[i]
 }
 
 func TestGrowthPlots(t *testing.T) {
@@ -173,16 +182,16 @@ func TestGrowthPlots(t *testing.T) {
 
 `)
 	}
-	for i, want := range map[int][]draw.Value{
-		2: {{Name: "200 waiters", N: 1.1, Kind: draw.Good}, {Name: "2000 waiters", N: 0.8, Kind: draw.Good}},
-		4: {{Name: "at first", N: 1.5}, {Name: "later", N: 0.5, Kind: draw.Good}},
+	for name, want := range map[string][]draw.Value{
+		"growth-waiters": {{Name: "200 waiters", N: 1.1, Kind: draw.Good}, {Name: "2000 waiters", N: 0.8, Kind: draw.Good}},
+		"growth-names":   {{Name: "at first", N: 1.5}, {Name: "later", N: 0.5, Kind: draw.Good}},
 	} {
-		groups, err := plots[i].groups(text.String())
+		groups, err := plotOf(t, name).groups(text.String())
 		if err != nil || len(groups) != 5 || groups[4].Heading != "E" || !slices.Equal(groups[4].Values, want) {
-			t.Errorf("%s: got %+v, %v", plots[i].name, groups, err)
+			t.Errorf("%s: got %+v, %v", name, groups, err)
 		}
 	}
-	if _, err := plots[3].groups(text.String()); err == nil {
+	if _, err := plotOf(t, "growth-processes").groups(text.String()); err == nil {
 		t.Error("want an error without a table of idle clients")
 	}
 }

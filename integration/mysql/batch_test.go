@@ -320,7 +320,7 @@ func amongOthers(t *testing.T, url, prefix string) {
 				g := all[i].Grant
 				mu.Unlock()
 				next := queued(t, b, requestFor(key(i)))
-				if err := g.Release(t.Context()); err != nil && !ended(g, err) {
+				if err := g.Release(t.Context()); err != nil && !suite.LeaseEnded(g, err) {
 					t.Errorf("%s: %v", key(i), err)
 				}
 				g = <-next
@@ -363,7 +363,7 @@ func amongOthers(t *testing.T, url, prefix string) {
 				}
 				mu.Unlock()
 				for j, err := range b.(backend.BatchRenewer).RenewBatch(t.Context(), mine) {
-					if i := 2*j + odd; err != nil && !ended(mine[j].Grant, err) && (last || i%5 != 0 || !errors.Is(err, backend.ErrLost)) {
+					if i := 2*j + odd; err != nil && !suite.LeaseEnded(mine[j].Grant, err) && (last || i%5 != 0 || !errors.Is(err, backend.ErrLost)) {
 						t.Errorf("%s: %v", key(i), err)
 					}
 				}
@@ -377,14 +377,8 @@ func amongOthers(t *testing.T, url, prefix string) {
 		if r.Grant == nil {
 			continue
 		}
-		if err := r.Grant.Release(t.Context()); err != nil && !ended(r.Grant, err) {
+		if err := r.Grant.Release(t.Context()); err != nil && !suite.LeaseEnded(r.Grant, err) {
 			t.Errorf("%s: release: %v", key(i), err)
 		}
 	}
-}
-
-// ended reports whether a grant was lost by the end of its lease. On a slow machine a grant that was
-// handed over, which has three seconds, ends before a batch renews it.
-func ended(g backend.Grant, err error) bool {
-	return errors.Is(err, backend.ErrLost) && !time.Now().Before(g.Until())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/integration/postgres/pgtest"
 	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/integration/suite"
 	"github.com/interlock-go/lock/pglock"
 )
 
@@ -226,7 +227,7 @@ func TestBatchesAmongOthers(t *testing.T) {
 						g := all[i].Grant
 						mu.Unlock()
 						next := waitFor(t, b, request(key(i), time.Minute))
-						if err := g.Release(t.Context()); err != nil && !ended(g, err) {
+						if err := g.Release(t.Context()); err != nil && !suite.LeaseEnded(g, err) {
 							t.Errorf("%s: %v", key(i), err)
 						}
 						o := <-next
@@ -270,7 +271,7 @@ func TestBatchesAmongOthers(t *testing.T) {
 						}
 						mu.Unlock()
 						for j, err := range b.RenewBatch(t.Context(), mine) {
-							if i := 2*j + odd; err != nil && !ended(mine[j].Grant, err) && (last || i%5 != 0 || !errors.Is(err, backend.ErrLost)) {
+							if i := 2*j + odd; err != nil && !suite.LeaseEnded(mine[j].Grant, err) && (last || i%5 != 0 || !errors.Is(err, backend.ErrLost)) {
 								t.Errorf("%s: %v", key(i), err)
 							}
 						}
@@ -281,7 +282,7 @@ func TestBatchesAmongOthers(t *testing.T) {
 			close(over)
 			batches.Wait()
 			for i, r := range all {
-				if err := r.Grant.Release(t.Context()); err != nil && !ended(r.Grant, err) {
+				if err := r.Grant.Release(t.Context()); err != nil && !suite.LeaseEnded(r.Grant, err) {
 					t.Errorf("%s: release: %v", key(i), err)
 				}
 			}
@@ -290,12 +291,6 @@ func TestBatchesAmongOthers(t *testing.T) {
 	if n := deadlocks(t, admin); n > 0 {
 		t.Errorf("%d deadlocks", n)
 	}
-}
-
-// ended reports whether a grant was lost by the end of its lease. On a slow machine a grant that was
-// handed over, which has three seconds, ends before a batch renews it.
-func ended(g backend.Grant, err error) bool {
-	return errors.Is(err, backend.ErrLost) && !time.Now().Before(g.Until())
 }
 
 // TestBatchWithoutReply: the outcome of all renewals is unknown, and the next batch
