@@ -20,7 +20,7 @@ var deadWaiterCases = []Case{
 	},
 	{
 		ID:     "waiting/12-dead-waiters-of-one-process",
-		Title:  "several waiters of one process that was killed, or stopped, delay the waiters behind them by at most the declared time",
+		Title:  "several waiters of one process that was killed, or stopped, delay the waiters behind them by at most the declared time; once a stopped process continues, each of its waiters gets the key",
 		Clause: "Budget.DeadProcess is for how long, at most, all dead waiters of one process together delay the waiters behind them.",
 		needs:  []need{needQueue, needDeadProcess},
 		run:    func(t *T) { t.deadWaiters(deadQueue{processes: 1, waiters: 4, ttl: t.clampTTL(30 * time.Second)}) },
@@ -80,7 +80,14 @@ func (t *T) deadWaiters(queues ...deadQueue) {
 		return func() {
 			start := time.Now()
 			t.mustUnlock(l, "the holder")
-			rounds = append(rounds, func() { t.servedBehind(what, start, q.bound(t), order, ends) })
+			rounds = append(rounds, func() {
+				t.servedBehind(what, start, q.bound(t), order, ends)
+				if how == "stopped" {
+					for _, c := range clients[:q.processes] {
+						c.process.servedAfterStop(q)
+					}
+				}
+			})
 		}
 	}
 	var begin []func()
@@ -94,7 +101,7 @@ func (t *T) deadWaiters(queues ...deadQueue) {
 		}
 	}
 	// Without DeadProcess a stopped waiter may delay the others for as long as they believe the lease to last.
-	if s, _ := needSignals.check(t); s == "" && clients[0].stop != nil && t.expires() && t.h.Budget.DeadProcess > 0 {
+	if s, _ := needSignals.check(t); s == "" && clients[0].process != nil && t.expires() && t.h.Budget.DeadProcess > 0 {
 		killed, stopped := die, t.mortals(most)
 		for _, q := range queues {
 			begin = append(begin, round("stopped", q, stopped))
@@ -102,7 +109,7 @@ func (t *T) deadWaiters(queues ...deadQueue) {
 		die = func() {
 			killed()
 			for _, c := range stopped {
-				if err := c.stop(); err != nil {
+				if err := c.process.stop(); err != nil {
 					t.fatalf("worker: %v", err)
 				}
 			}
@@ -132,11 +139,21 @@ func (t *T) servedBehind(what string, start time.Time, bound time.Duration, orde
 	}
 }
 
+// servedAfterStop continues the process, whose waiters lost their places meanwhile. The key is free.
+func (p *process) servedAfterStop(q deadQueue) {
+	p.resume()
+	for range q.waiters {
+		if got := p.expect("visited", q.bound(p.t)); got != "ok" {
+			p.t.errorf("Unlock by a process that was stopped: want nil, got %s", got)
+		}
+	}
+}
+
 // mortal is a client of the service that can die.
 type mortal struct {
-	wait func(key string, ttl time.Duration, s lock.Share) // begins to wait for a key that is held
-	kill func()
-	stop func() error // nil if it cannot be stopped
+	wait    func(key string, ttl time.Duration, s lock.Share) // begins to wait for a key that is held
+	kill    func()
+	process *process // nil of a session, which cannot be stopped
 }
 
 // mortals returns processes where the suite can start them, else sessions, which die when
@@ -154,7 +171,7 @@ func (t *T) mortals(n int) (all []*mortal) {
 	}
 	for _, p := range ps {
 		p.expect("ready", time.Minute)
-		all = append(all, &mortal{wait: p.waitShare, kill: p.kill, stop: p.stop})
+		all = append(all, &mortal{wait: p.waitToVisit, kill: p.kill, process: p})
 	}
 	return all
 }

@@ -35,8 +35,7 @@ func otherProcess(t *T) {
 	l := t.granted(t.slack(), "a waiter behind another process", got).lease
 
 	// and the other way round
-	p.say(fmt.Sprintf("lock %s %v", key, t.longTTL()))
-	p.expect("waits", t.slack())
+	p.waitLock(key, t.longTTL())
 	t.mustUnlock(l, "the waiter")
 	p.expect("granted", t.slack())
 	t.refused(c.Mutex(key), "a key that another process holds")

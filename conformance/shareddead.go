@@ -78,7 +78,7 @@ func deadWaiterBesideShares(t *T) {
 	start := time.Now()
 	clients["killed"].kill()
 	if c := clients["stopped"]; c != nil {
-		if err := c.stop(); err != nil {
+		if err := c.process.stop(); err != nil {
 			t.fatalf("worker: %v", err)
 		}
 	}

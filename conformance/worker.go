@@ -82,6 +82,9 @@ func (w *workerProc) serve(ctx context.Context, in io.Reader) {
 		case "lock": // KEY TTL [WEIGHT CAPACITY], which is 0 for a reader
 			ttl, _ := time.ParseDuration(f[2])
 			go w.lock(ctx, f[1], w.mutex(f[1], ttl, f[3:]))
+		case "visit": // as lock; unlocks at once
+			ttl, _ := time.ParseDuration(f[2])
+			go w.visit(ctx, w.mutex(f[1], ttl, f[3:]))
 		case "unlock": // KEY
 			fmt.Println("unlock", outcome(w.lease(f[1]).Unlock(ctx)))
 		case "watch": // KEY TTL
@@ -120,6 +123,15 @@ func (w *workerProc) lock(ctx context.Context, key string, m lock.Mutex) {
 	w.mu.Unlock()
 	token, _ := l.Token()
 	fmt.Println("granted", token)
+}
+
+func (w *workerProc) visit(ctx context.Context, m lock.Mutex) {
+	l, err := m.Lock(ctx)
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	fmt.Println("visited", outcome(l.Unlock(ctx)))
 }
 
 func outcome(err error) string {
@@ -260,15 +272,19 @@ func (p *process) lock(key string, ttl time.Duration) { p.lockShare(key, ttl, lo
 
 // lockShare makes the worker lock a share of a key.
 func (p *process) lockShare(key string, ttl time.Duration, s lock.Share) {
-	p.say(lockCommand(key, ttl, s))
+	p.say("lock " + fields(key, ttl, s))
 	p.expect("granted", p.t.slack())
 }
 
 // waitLock makes the worker wait for a key that is held.
-func (p *process) waitLock(key string, ttl time.Duration) { p.waitShare(key, ttl, lock.Share{}) }
+func (p *process) waitLock(key string, ttl time.Duration) {
+	p.say("lock " + fields(key, ttl, lock.Share{}))
+	p.expect("waits", p.t.slack())
+}
 
-func (p *process) waitShare(key string, ttl time.Duration, s lock.Share) {
-	p.say(lockCommand(key, ttl, s))
+// waitToVisit makes the worker wait for a share of a key that is held, and unlock it at once.
+func (p *process) waitToVisit(key string, ttl time.Duration, s lock.Share) {
+	p.say("visit " + fields(key, ttl, s))
 	p.expect("waits", p.t.slack())
 }
 
@@ -286,11 +302,11 @@ func (p *process) stillWaits(what string) {
 	}
 }
 
-func lockCommand(key string, ttl time.Duration, s lock.Share) string {
+func fields(key string, ttl time.Duration, s lock.Share) string {
 	if s.Exclusive() {
-		return fmt.Sprintf("lock %s %v", key, ttl)
+		return fmt.Sprintf("%s %v", key, ttl)
 	}
-	return fmt.Sprintf("lock %s %v %d %d", key, ttl, s.Weight, s.Capacity)
+	return fmt.Sprintf("%s %v %d %d", key, ttl, s.Weight, s.Capacity)
 }
 
 func (p *process) unlock(key string) {

@@ -28,7 +28,7 @@ type reply struct {
 	serverTime int64 // µs
 	holder     backend.Holder
 	ahead      string // hash of the secret of the attempt ahead in the queue, or of the holder
-	entered    bool   // the queue, by this request
+	entered    bool   // this request has entered the queue, or was granted without a place in it
 	slots      []int
 	next       time.Duration // until a lease of the shared holders may end
 	check      time.Duration // until the first waiter is asked again whether it is alive; negative: the holder is exclusive
@@ -139,7 +139,7 @@ func (a *attempt) grant(r reply) *grant {
 	case shared:
 		next = min(next, r.next)
 	}
-	if !a.accept(next) {
+	if !a.accept(next, r.entered) {
 		return nil
 	}
 	return &grant{a: a, token: r.holder.Token, until: r.sent.Add(min(r.holder.Left, a.req.TTL)), shared: shared, slots: r.slots}
@@ -265,7 +265,7 @@ func (a *attempt) acceptPush(p push) *grant {
 	if shared {
 		next = p.ttl // of the others that were granted
 	}
-	if time.Until(until) < p.ttl/2 || !a.accept(next) {
+	if time.Until(until) < p.ttl/2 || !a.accept(next, false) {
 		return nil
 	}
 	return &grant{a: a, token: p.token, until: until, shared: shared}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,8 +86,8 @@ func (a *attempt) beginRequest() {
 // attempt must ask again. Later it checks the row in the background, so that false
 // revocations cannot keep Acquire from returning. The attempt stays registered, because the
 // push of a grant that a poll has found may arrive later and must not release the grant. The next
-// waiter of the process polls after next.
-func (a *attempt) accept(next time.Duration) bool {
+// waiter of the process polls after next. entered is as in a reply.
+func (a *attempt) accept(next time.Duration, entered bool) bool {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
 	doubtful := a.state == revoked
@@ -97,6 +98,9 @@ func (a *attempt) accept(next time.Duration) bool {
 	a.state = holding
 	if a.line.check = (time.Time{}); !a.req.Share.Exclusive() {
 		a.line.check = time.Now().Add(provisionalTTL)
+	}
+	if entered && slices.Contains(a.line.waiters, a) {
+		a.line.dropOthers(a)
 	}
 	a.line.pollIn(next)
 	if doubtful {

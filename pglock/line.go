@@ -78,7 +78,10 @@ func (l *line) arm() {
 		return
 	}
 	first, next := l.waiters[0], l.next
-	if !first.req.Share.Exclusive() && !l.check.IsZero() && l.check.Before(next) {
+	switch {
+	case first.dropped:
+		next = time.Now()
+	case !first.req.Share.Exclusive() && !l.check.IsZero() && l.check.Before(next):
 		next = l.check
 	}
 	first.timer.Reset(max(0, time.Until(next)))
@@ -139,17 +142,27 @@ func (a *attempt) schedule(r reply) {
 	if !a.req.Share.Exclusive() {
 		l.checkIn(r)
 	}
+	if known && r.entered {
+		l.dropOthers(a)
+	}
+	a.dropped = false
 	l.arm()
 	if a != l.waiters[0] && a.unanswered {
 		a.timer.Reset(a.req.TTL) // its place may be another one than the line has
 	}
-	if known && r.entered && !a.dropped { // the server has dropped the waiters of this process
-		for _, w := range l.waiters[:len(l.waiters)-1] {
+}
+
+// dropOthers makes the other waiters ask: the server had dropped a from the queue, and thus all waiters of this process.
+func (l *line) dropOthers(a *attempt) {
+	if a.dropped {
+		return // they ask already
+	}
+	for _, w := range l.waiters {
+		if w != a {
 			w.dropped = true
 			w.timer.Reset(0)
 		}
 	}
-	a.dropped = false
 }
 
 // leaseChanged sets the next poll: of the lease left remained at serverTime.

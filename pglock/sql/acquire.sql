@@ -34,7 +34,7 @@ WITH snapshot AS (
 	RETURNING true
 )
 SELECT CASE WHEN owner = $2 THEN 1 ELSE 0 END, {us}, {micros expires - {now}}, token, {holder}, coalesce(metadata, ''),
-	coalesce(right(tail, 32), ''), EXISTS (SELECT FROM entered), {commit owner <> $2 AND NOT $7}, capacity IS NOT NULL
+	coalesce(right(tail, 32), ''), granted = {now} OR EXISTS (SELECT FROM entered), {commit owner <> $2 AND NOT $7}, capacity IS NOT NULL
 FROM changed l
 UNION ALL
 SELECT CASE WHEN asked THEN 5 ELSE 0 END, {us}, {micros expires - {now}}, token, holder, coalesce(metadata, ''), ahead, false, NULL, capacity IS NOT NULL FROM snapshot

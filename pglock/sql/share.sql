@@ -58,7 +58,7 @@ WITH l AS (
 )
 SELECT CASE v WHEN 3 THEN 1 WHEN 4 THEN 0 ELSE v END, {us}, coalesce({micros coalesce(g.expires, l.expires) - {now}}, 0), coalesce(g.token, l.token),
 	coalesce(g.waiter, l.holder, ''), coalesce(l.metadata, ''), coalesce(CASE v WHEN 4 THEN right(changed.tail, 32) END, ''),
-	EXISTS (SELECT FROM entered), coalesce(array_to_string(g.slots, ','), ''), coalesce(l.capacity, 0),
+	v = 1 OR EXISTS (SELECT FROM entered), coalesce(array_to_string(g.slots, ','), ''), coalesce(l.capacity, 0),
 	coalesce({micros coalesce(changed.expires, l.expires) - {now}}, 0), CASE WHEN l.weight > 0 THEN 3000000 ELSE -1 END,
 	(SELECT {notify asked} FROM asked), {commit v = 4 AND NOT $9}
 FROM verdict CROSS JOIN (SELECT *, {holder} FROM l) l LEFT JOIN changed ON true LEFT JOIN (SELECT * FROM granted UNION ALL SELECT * FROM extended) g ON true
