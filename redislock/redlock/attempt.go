@@ -31,6 +31,7 @@ type attempt struct {
 	votes      []*vote    // one for each node, in the order of Backend.nodes
 	roundStart time.Time  // an older vote is stale while its node has a request open
 	askAgain   bool       // a vote may be out of date: begin a round now
+	removed    bool       // a node has removed the waiters of this process: the other attempts know it
 	granted    bool       // it never becomes false
 	withdrawn  bool       // given up, lost or released: later grants are released
 	token      uint64
@@ -61,6 +62,7 @@ func (r *Backend) newAttempt(req backend.Request, queue string) *attempt {
 func (a *attempt) ask() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.removed = a.removed && a.askAgain
 	a.roundStart, a.askAgain = time.Now(), false
 	for i, v := range a.votes {
 		if v.open == 0 {
@@ -88,7 +90,7 @@ func (a *attempt) askNode(i int, queue string, token uint64) {
 		if queue == protocol.NoQueue {
 			n.follow(a.keys, r.Num(5))
 		}
-		a.answer(i, r, err)
+		a.answer(i, queue, r, err)
 	}) {
 		v.close()
 		v.err = backend.ErrClosed
@@ -96,10 +98,15 @@ func (a *attempt) askNode(i int, queue string, token uint64) {
 }
 
 // answer handles a reply to a request to acquire, at any time.
-func (a *attempt) answer(i int, r protocol.Reply, err error) {
+func (a *attempt) answer(i int, queue string, r protocol.Reply, err error) {
 	a.mu.Lock()
 	v := a.votes[i]
 	v.close()
+	removed := false
+	if err == nil && queue == protocol.JoinQueue {
+		removed = v.entered(r) && !a.removed
+		a.removed = a.removed || removed
+	}
 	v.mayRemain = v.mayRemain || err == nil && (r.Status == protocol.Yes || a.queue != protocol.NoQueue) || isUncertain(err)
 	if err == nil {
 		switch r.Status {
@@ -136,6 +143,9 @@ func (a *attempt) answer(i int, r protocol.Reply, err error) {
 	withdrawn := a.withdrawn && v.mayRemain
 	a.mu.Unlock()
 	a.signal()
+	if removed {
+		a.r.removed(a)
+	}
 	if withdrawn {
 		a.freeInBackground(i)
 	}

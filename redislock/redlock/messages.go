@@ -50,13 +50,27 @@ func (r *Backend) handleMessage(n *node, payload string) {
 
 // pollNow makes every waiter begin a round: messages of a node may have been missed.
 func (r *Backend) pollNow() {
+	r.eachWaiter(func(a *attempt) { a.askAgain = true })
+}
+
+// removed makes the other waiters of a key begin a round: a node has removed one, and thus all of this process.
+func (r *Backend) removed(one *attempt) {
+	r.eachWaiter(func(a *attempt) {
+		if a != one && a.req.Key == one.req.Key && !a.removed {
+			a.askAgain, a.removed = true, true
+		}
+	})
+}
+
+// eachWaiter calls f under the lock of each attempt that is not granted, and signals the attempt.
+func (r *Backend) eachWaiter(f func(*attempt)) {
 	r.mu.Lock()
 	all := slices.Collect(maps.Values(r.attempts))
 	r.mu.Unlock()
 	for _, a := range all { // r.mu is taken under a.mu, not the other way round
 		a.mu.Lock()
 		if !a.granted && !a.withdrawn {
-			a.askAgain = true
+			f(a)
 		}
 		a.mu.Unlock()
 		a.signal()

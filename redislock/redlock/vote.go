@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 // vote is the answer of one node to an attempt.
@@ -29,6 +30,7 @@ type vote struct {
 	open       int           // requests to acquire without an answer
 	answered   chan struct{} // closed when open is zero
 	dirty      bool          // a request failed and may be executed later
+	queued     bool          // the node has confirmed a place in its queue
 	mayRemain  bool          // the node may have a grant or a place of the attempt
 	cleaning   bool          // in the background
 	freeing    sync.Mutex    // one request to free at a time, to know which one freed
@@ -80,6 +82,20 @@ func (v *vote) end(token uint64) bool {
 // yieldPending reports whether a yield without an answer may still give the grant away. A node
 // gives away only the grant with the token that the yield names.
 func (v *vote) yieldPending() bool { return v.yielded > 0 && v.token <= v.yielded }
+
+// entered reads the reply to a request to wait in the queue. It returns true if the attempt had a place there, and
+// the request had to enter it again.
+func (v *vote) entered(r protocol.Reply) bool {
+	switch r.Status {
+	case protocol.Yes:
+		return v.queued && r.Num(2) == 1
+	case protocol.No:
+		again := v.queued && r.Num(6) == 1
+		v.queued = true
+		return again
+	}
+	return false
+}
 
 // fail records an error. A grant stays valid until its time.
 func (v *vote) fail(err error) {
