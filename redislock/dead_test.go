@@ -43,6 +43,19 @@ func TestDeadWaitersOfOneProcess(t *testing.T) {
 	}
 }
 
+// When all waiters have died nothing of them remains.
+func TestOnlyDeadWaiters(t *testing.T) {
+	t.Parallel() // mostly it waits
+	b := newBackend(t, newPrefix())
+	g := take(t, b, request("k"))
+	stopped(t, b, "k", 0, 2, time.Second)
+	must(t, g.Release(t.Context()))
+	eventually(t, "nothing is left", func() bool {
+		k := b.proc.Keys("k")
+		return b.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val() == 0
+	})
+}
+
 // Provisional grants become shorter while none is claimed.
 func TestDeadProcesses(t *testing.T) {
 	t.Parallel() // mostly it waits
