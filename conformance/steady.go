@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
 )
 
 // steady judges leases that outlast their TTL because they are renewed. Where one is
@@ -32,7 +33,7 @@ func (s *steady) kept(err error, what string) {
 	if err == nil {
 		return
 	}
-	if stood := max(s.tm.requests.slowest(), s.late()); stood >= s.ttl/4 {
+	if stood := max(s.tm.requests.longest(), s.late()); stood >= s.ttl/4 {
 		s.t.again("%s: want it held, got %v; of a TTL of %v the service or this machine stood still for %v", what, err, s.ttl, stood)
 	}
 	s.t.fatalf("%s: want it held, got %v", what, err)
@@ -62,16 +63,18 @@ func (s *steady) unlock(l *lock.Lease, what string) {
 	}
 }
 
-// requests measures how long the slowest of them takes.
+// requests measures for how long there was no answer: from when a request began until it, or after a failure a later
+// one, was answered.
 type requests struct {
 	mu      sync.Mutex
 	running map[int]time.Time
 	last    int
+	failing time.Time // since when there was no answer; zero after an answer
 	worst   time.Duration
 }
 
 // begin notes a request; what it returns is called at its end.
-func (r *requests) begin() func() {
+func (r *requests) begin() func(error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running == nil {
@@ -80,19 +83,30 @@ func (r *requests) begin() func() {
 	r.last++
 	n := r.last
 	r.running[n] = time.Now()
-	return func() {
+	return func(err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.worst = max(r.worst, time.Since(r.running[n]))
+		start := r.running[n]
 		delete(r.running, n)
+		answered := err == nil || errors.Is(err, backend.ErrLocked) || errors.Is(err, backend.ErrLost)
+		switch {
+		case !answered && (r.failing.IsZero() || start.Before(r.failing)):
+			r.failing = start
+		case answered && start.After(r.failing) && !r.failing.IsZero():
+			start, r.failing = r.failing, time.Time{}
+		}
+		r.worst = max(r.worst, time.Since(start))
 	}
 }
 
-// slowest counts those that are still running, too.
-func (r *requests) slowest() time.Duration {
+// longest counts what has no answer yet, too.
+func (r *requests) longest() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	worst := r.worst
+	if !r.failing.IsZero() {
+		worst = max(worst, time.Since(r.failing))
+	}
 	for _, start := range r.running {
 		worst = max(worst, time.Since(start))
 	}

@@ -68,7 +68,7 @@ func (tm *tamper) granted(g backend.Grant, err error, drop *atomic.Int64) (backe
 func (tm *tamper) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	end := tm.requests.begin()
 	g, err := tm.Backend.TryAcquire(ctx, req)
-	end()
+	end(err)
 	return tm.granted(g, err, &tm.dropTry)
 }
 
@@ -83,7 +83,7 @@ func (tm *tamper) Abandon(ctx context.Context, req backend.Request) error {
 func (q tamperQueue) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	end := q.requests.begin()
 	g, err := q.Backend.(backend.Waiter).Acquire(ctx, req)
-	end()
+	end(err)
 	return q.granted(g, err, &q.dropAcquire)
 }
 
@@ -102,7 +102,7 @@ func (g *tamperGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	end := g.tm.requests.begin()
 	err := g.Grant.Renew(ctx, ttl)
-	end()
+	end(err)
 	if take(&g.tm.dropRenew) {
 		return backend.Uncertain(errReplyLost)
 	}
