@@ -272,19 +272,19 @@ func (p *process) lock(key string, ttl time.Duration) { p.lockShare(key, ttl, lo
 
 // lockShare makes the worker lock a share of a key.
 func (p *process) lockShare(key string, ttl time.Duration, s lock.Share) {
-	p.say("lock " + fields(key, ttl, s))
+	p.say("lock " + argumentsOf(key, ttl, s))
 	p.expect("granted", p.t.slack())
 }
 
 // waitLock makes the worker wait for a key that is held.
 func (p *process) waitLock(key string, ttl time.Duration) {
-	p.say("lock " + fields(key, ttl, lock.Share{}))
+	p.say("lock " + argumentsOf(key, ttl, lock.Share{}))
 	p.expect("waits", p.t.slack())
 }
 
 // waitToVisit makes the worker wait for a share of a key that is held, and unlock it at once.
 func (p *process) waitToVisit(key string, ttl time.Duration, s lock.Share) {
-	p.say("visit " + fields(key, ttl, s))
+	p.say("visit " + argumentsOf(key, ttl, s))
 	p.expect("waits", p.t.slack())
 }
 
@@ -302,7 +302,8 @@ func (p *process) stillWaits(what string) {
 	}
 }
 
-func fields(key string, ttl time.Duration, s lock.Share) string {
+// argumentsOf returns the arguments of the commands lock and visit.
+func argumentsOf(key string, ttl time.Duration, s lock.Share) string {
 	if s.Exclusive() {
 		return fmt.Sprintf("%s %v", key, ttl)
 	}

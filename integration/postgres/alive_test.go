@@ -18,7 +18,7 @@ func TestAlive(t *testing.T) {
 	s, admin := server(t)
 	b := open(t, pgtest.With(s, nil))
 	for name, f := range map[string]func(*stage){
-		"answered": answered, "answered by a poll": answeredByPoll, "answered meanwhile": answeredMeanwhile, "removed wrongly": removedWrongly,
+		"answered": answered, "answered by a poll": answeredByPoll, "answered meanwhile": answeredMeanwhile, "removed wrongly": removedWrongly, "removed reader": removedReader,
 		"two dead processes": twoDeadProcesses, "too large": tooLarge, "behind an exclusive holder": behindExclusive,
 		"after an exclusive holder": afterExclusive, "after a downgrade": afterDowngrade, "cost": costOfChecks,
 	} {
@@ -159,6 +159,19 @@ func removedWrongly(s *stage) {
 	s.mark(writer.Owner, 1, "-1 second")
 	s.drain(s.next(behind))
 	s.drain(g, first, second)
+}
+
+// removedReader: a reader and a writer were removed from the queue of a free lock, because the process did not claim the
+// reader's grant. The notification of that grant arrives late: the reader asks, is granted, and makes the writer ask.
+func removedReader(s *stage) {
+	g, reader := s.try(), s.reader()
+	first, second := waitFor(s, s.b, reader), waitFor(s, s.b, request(s.key, time.Hour))
+	s.row("owner = NULL, expires = NULL, served = last")
+	_, err := s.admin.Exec(s.Context(), `WITH gone AS (DELETE FROM interlock WHERE name = $1 AND place > 0 RETURNING *)
+		SELECT pg_notify('interlock_' || left(process, 16), concat_ws(' ', 'G', waiter, 1, 0, 0, encode(name, 'hex'))) FROM gone WHERE waiter = $2`, []byte("lock:"+s.key), reader.Owner)
+	must(s, err)
+	s.drain(s.next(first), second)
+	s.lost("Release of a grant that was removed", g.Release(s.Context()))
 }
 
 // twoDeadProcesses: each delays a share that waits by 3 s, and a live waiter between them keeps its place.

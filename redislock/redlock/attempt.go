@@ -144,7 +144,7 @@ func (a *attempt) answer(i int, queue string, r protocol.Reply, err error) {
 	a.mu.Unlock()
 	a.signal()
 	if removed {
-		a.r.removed(a)
+		a.r.othersAsk(a)
 	}
 	if withdrawn {
 		a.freeInBackground(i)

@@ -53,8 +53,8 @@ func (r *Backend) pollNow() {
 	r.eachWaiter(func(a *attempt) { a.askAgain = true })
 }
 
-// removed makes the other waiters of a key begin a round: a node has removed one, and thus all of this process.
-func (r *Backend) removed(one *attempt) {
+// othersAsk makes the other waiters of a key begin a round: a node has removed one, and thus all of this process.
+func (r *Backend) othersAsk(one *attempt) {
 	r.eachWaiter(func(a *attempt) {
 		if a != one && a.req.Key == one.req.Key && !a.removed {
 			a.askAgain, a.removed = true, true

@@ -4,7 +4,7 @@ if other_type then return {1, integer(us), '0'} end
 if shared then return shares.look() end
 if not value then
   local owner, _, ms = grant_next(true)
-  if not owner then read('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(0') end -- as in free
+  if not owner and not waiters(1)[1] then read('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(0') end -- as in free
   return {owner == AGAIN and AGAIN or 1, integer(us), integer(ms or 0)}
 end
 local score = holder and tonumber(read('ZSCORE', KEYS[2], holder_addr) or 0) or 0
