@@ -45,3 +45,21 @@ func TestRedlockDeadWaiters(t *testing.T) {
 		}
 	}
 }
+
+// A node without a vote hands nothing over, and keeps the list of processes that claim no grant, with the waiters.
+func TestRedlockDeadWaitersWithoutVote(t *testing.T) {
+	cs := masters(t, 3)
+	r := newRedlock(t, cs)
+	k, req, n := r.proc.Keys("k"), redlockRequest("k", 1), r.nodes[0]
+	dead := protocol.Process{Address: fmt.Sprintf("p%016x", 1), Prefix: r.opt.prefix, OwnCounters: true}
+	req.Metadata = "1 me" // with the ticket
+	must(t, cs[0].ZAdd(t.Context(), k.Queue, redis.Z{Score: -100, Member: dead.Address}, redis.Z{Score: 1, Member: dead.Member(req)}).Err())
+	names := r.names(k, "")
+	must(t, cs[0].Del(t.Context(), names[len(names)-1]).Err()) // the marker: its vote is gone
+	if _, err := n.call(quorumAdvance, names, n.args(0, "")...); err != nil {
+		t.Fatal(err)
+	}
+	if left := cs[0].ZCard(t.Context(), k.Queue).Val(); left != 2 {
+		t.Errorf("want the process and its waiter kept, %d of 2 are left", left)
+	}
+}
