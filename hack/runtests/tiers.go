@@ -117,7 +117,7 @@ func current() error {
 	say("tests of every backend in its current version")
 	models := make(chan error, 1)
 	go func() { models <- testModels() }()
-	err = errors.Join(goTest(append([]string{"-timeout=25m", atOnce(1.5)}, paths...)...), <-models)
+	err = errors.Join(goTest(append([]string{"-timeout=25m", atOnce(2)}, paths...)...), <-models)
 	say("40 s of faults on every backend")
 	err = errors.Join(err, goTest("-timeout=10m", faultsPackages))
 	printServers()

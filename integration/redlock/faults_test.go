@@ -116,6 +116,7 @@ func (in *inside) progress(what string, n int64) {
 
 // TestMinority applies every fault to two nodes at a time while four clients contend.
 func TestMinority(t *testing.T) {
+	provision.LeaveOut(t, "two of five Redlock nodes at a time with each fault")
 	s := newSet(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	in := &inside{t: t}
@@ -219,6 +220,7 @@ func (s *set) eventually(t *testing.T, within time.Duration, what string, f func
 // TestRollingRestart restarts every node without its data, one after another, under a holder
 // with waiters.
 func TestRollingRestart(t *testing.T) {
+	provision.LeaveOut(t, "a rolling restart of Redlock nodes")
 	t.Parallel() // mostly it waits
 	s := newSet(t)
 	holder, _ := s.clientWith(steady, lock.WithTTL(steadyTTL))
