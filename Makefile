@@ -66,8 +66,9 @@ oldest-go: ## go vet of each module with the Go release that its go.mod states, 
 		(cd $$m && GOTOOLCHAIN=go$$v GOWORK=off go vet ./...) || status=1; done; exit $$status
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## the checks of .golangci.yml, and that each go.mod is tidy, module by module as a user gets it
-	@status=0; printf '%s\n' $(MODULES) | xargs -P 2 -I '{}' hack/lint.sh '{}' || status=1; \
+lint: $(BIN)/golangci-lint ## the checks of .golangci.yml, and that each go.mod is tidy without go.work, as a user gets it
+	@status=0; for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy -diff) || status=1; done; \
+	$(BIN)/golangci-lint run $(PATTERNS) || status=1; \
 	if command -v shellcheck >/dev/null; then shellcheck hack/*.sh hack/goserver/*.sh .ci/run || status=1; fi; exit $$status
 
 .PHONY: vuln

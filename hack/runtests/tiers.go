@@ -52,8 +52,8 @@ func check() error {
 			errs = append(errs, goTest(p))
 		}
 	}
-	for _, m := range modulesOf(files) {
-		errs = append(errs, command("make", "--no-print-directory", "lint", "MODULES="+m))
+	if modules := modulesOf(files); len(modules) > 0 {
+		errs = append(errs, command("make", "--no-print-directory", "lint", "MODULES="+strings.Join(modules, " ")))
 	}
 	return errors.Join(errs...)
 }
@@ -114,20 +114,19 @@ func current() error {
 	if err := errors.Join(err, <-compiled); err != nil {
 		return err
 	}
+	err = testModels()
 	say("tests of every backend in its current version")
-	models := make(chan error, 1)
-	go func() { models <- testModels() }()
-	err = errors.Join(goTest(append([]string{"-timeout=25m", atOnce(2)}, paths...)...), <-models)
+	err = errors.Join(err, goTest(append([]string{"-timeout=25m", atOnce(2)}, paths...)...))
 	say("40 s of faults on every backend")
 	err = errors.Join(err, goTest("-timeout=10m", faultsPackages))
 	printServers()
 	return errors.Join(err, stamp(err == nil))
 }
 
-// testModels runs the tests of the models without -race. They only compute: they leave most of the processor time to
-// others, and an earlier result of the same code counts.
+// testModels runs the tests of the models without -race. They only compute: an earlier result of the same code counts.
 func testModels() error {
-	return command("nice", "-n", "5", "go", "test", "-timeout=25m", "./docs/model")
+	say("tests of the models")
+	return command("go", "test", "-timeout=25m", "./docs/model")
 }
 
 // stamp leaves the tree that passed in .bin/tested, for make release, or removes that file.
