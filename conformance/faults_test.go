@@ -136,6 +136,7 @@ func TestWatching(t *testing.T) {
 // and no others, unless it makes all of them slow. In -short mode, and if LOCK_TEST_ALL is empty, only those
 // cases are run.
 func TestFaults(t *testing.T) {
+	t.Parallel() // beside TestSlowService, which waits
 	few := testing.Short() || os.Getenv("LOCK_TEST_ALL") == ""
 	if few {
 		t.Log("left out: all cases against each broken backend (LOCK_TEST_ALL=1 runs it)")

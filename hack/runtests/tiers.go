@@ -103,20 +103,25 @@ func current() error {
 		return err
 	}
 	paths := tested(packages, backends)
-	say("compiling %d packages while the servers are set up", len(paths))
+	say("compiling %d packages, and tests of the models, while the servers are set up", len(paths))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	compiled := make(chan error, 1)
-	go func() { compiled <- compile(ctx, append(slices.Clone(paths), faultsPackages)) }()
+	go func() {
+		err := compile(ctx, append(slices.Clone(paths), faultsPackages))
+		if err == nil && ctx.Err() == nil {
+			err = testModels()
+		}
+		compiled <- err
+	}()
 	if err = command("hack/setup.sh", "test"); err != nil {
 		cancel()
 	}
 	if err := errors.Join(err, <-compiled); err != nil {
 		return err
 	}
-	err = testModels()
 	say("tests of every backend in its current version")
-	err = errors.Join(err, goTest(append([]string{"-timeout=25m", atOnce(2)}, paths...)...))
+	err = goTest(append([]string{"-timeout=25m", atOnce(2)}, paths...)...)
 	say("40 s of faults on every backend")
 	err = errors.Join(err, goTest("-timeout=10m", faultsPackages))
 	printServers()
@@ -125,7 +130,6 @@ func current() error {
 
 // testModels runs the tests of the models without -race. They only compute: an earlier result of the same code counts.
 func testModels() error {
-	say("tests of the models")
 	return command("go", "test", "-timeout=25m", "./docs/model")
 }
 
