@@ -63,14 +63,12 @@ func TestMemlock(t *testing.T) {
 
 // TestFull runs the long tier, so that its greater numbers are tried too.
 func TestFull(t *testing.T) {
+	if os.Getenv("LOCK_TEST_ALL") == "" {
+		t.Skip("left out: the long tier of the suite (LOCK_TEST_ALL=1 runs it)")
+	}
 	h := memHarness()
 	h.Name = "mem, long tier"
-	opts := []conformance.Option{conformance.Full()}
-	if os.Getenv("LOCK_TEST_ALL") == "" {
-		t.Log("left out: a minute of renewals of a thousand keys (LOCK_TEST_ALL=1 runs it)")
-		opts = append(opts, conformance.Except("lifecycle/38-hundreds-of-keys", "it takes a minute"))
-	}
-	conformance.Run(t, h, opts...)
+	conformance.Run(t, h, conformance.Full())
 }
 
 // TestLocalHandOff holds clients with local hand-off to all that they declare.
