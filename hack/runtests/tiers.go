@@ -103,7 +103,7 @@ func current() error {
 		return err
 	}
 	paths := tested(packages, backends)
-	say("compiling %d packages, and tests of the models, while the servers are set up", len(paths))
+	say("compiling %d packages, then testing the models, while the servers are set up", len(paths))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	compiled := make(chan error, 1)

@@ -25,7 +25,7 @@ func clockCommand(t testing.TB) func(time.Duration) *exec.Cmd {
 
 // atOnce is how many services are tested at the same time. On a machine with two processors seven leave no idle time:
 // then a service passes waiters over, and clients are not served, for want of processors alone.
-const atOnce = 5
+const atOnce = 4
 
 // TestFaults makes one short run of each fault on each service. Runs mostly wait.
 func TestFaults(t *testing.T) {
