@@ -141,6 +141,7 @@ func TestExitCodesWithClosedFiles(t *testing.T) {
 	url := cmdtest.FileURL(t)
 	holder := cmdtest.Begin(t, mode("signals"), "run", "--url", url, "taken", "--", self)
 	holder.Stdout.Contains("ready")
+	free := 0
 	for name, redirections := range closings {
 		for args, want := range map[string]int{
 			"run --wait 0 free -- sh -c 'exit 7'":      7,
@@ -151,9 +152,11 @@ func TestExitCodesWithClosedFiles(t *testing.T) {
 			"run --wait 300ms --quiet taken -- true":   lockcmd.ExitNotAcquired,
 			"run --wait 1500ms -o json taken -- false": lockcmd.ExitNotAcquired,
 		} {
+			free++ // the cases run at the same time
+			command := strings.Replace(args, " free ", fmt.Sprintf(" free-%d ", free), 1)
 			t.Run(name+"/"+args, func(t *testing.T) {
 				t.Parallel()
-				sh := exec.Command("sh", "-c", cmdtest.Binary()+" "+args+" "+redirections)
+				sh := exec.Command("sh", "-c", cmdtest.Binary()+" "+command+" "+redirections)
 				sh.Env = append(os.Environ(), "LOCK_URL="+url)
 				_ = sh.Run()
 				if code := sh.ProcessState.ExitCode(); code != want {

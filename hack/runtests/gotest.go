@@ -98,9 +98,10 @@ func read(out io.Reader, r *report) error {
 // compile compiles the tests, so that no compiler runs beside a test that measures time. It returns nil if ctx ends.
 func compile(ctx context.Context, packages []string) error {
 	args := append([]string{"list", "-race", "-test", "-export", "-f", "{{.Export}}"}, packages...) // links nothing
-	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("go list: %w\n%s", err, out)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("go list: %w", err)
 	}
 	return nil
 }
