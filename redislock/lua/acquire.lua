@@ -2,7 +2,7 @@
 --   6 the share, <weight>/<capacity>, none for the whole key
 -- -> {-1 abandoned} {-7 shares of another capacity hold the lock or wait for it, us, capacity}
 --    {1 granted, us, left, token, unexpected, slots, length of the provisional grants that this request made}
---    {0 held, us, left, token, value, whether the attempt polls when the lease ends, unexpected, subscribed on this
+--    {0 held, us, left, token, value, whether the attempt is the watcher, unexpected, subscribed on this
 --       server, length of the provisional grants that this request made, whether the first waiter was asked to poll}
 -- unexpected is 1 if an attempt that was queued and subscribed would have been notified before. Of a shared lock left,
 -- token and value are those of the holder whose lease ends first.

@@ -3,7 +3,7 @@
 -- 7 us of this server's clock after which the request is too late, or '0', 8 the token of
 -- a grant whose YIELD may still arrive, or '0': the new token is greater
 -- -> {-5 another set} {-4 no vote, us, ms, id} {-3 too late} {-1 abandoned} {1 granted, us, left, token, entered}
---    {0 held, us, left, token, value, whether the attempt asks when the lease ends, counter,
+--    {0 held, us, left, token, value, whether the attempt is the watcher, counter,
 --       length of the provisional grant that this request made, entered}
 -- entered is 1 if the attempt was not in the queue.
 if other_type then return {-2, integer(us), other_type} end

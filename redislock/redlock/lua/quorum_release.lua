@@ -8,7 +8,7 @@ if holder == ARGV[2] then
   local ms = free(holder_addr)
   return ms and {1, integer(us), ms} or {AGAIN, integer(us)}
 end
--- after a foreign holder the watcher asks
+-- The watcher may have changed. Behind a foreign holder it polls at once.
 if removed == 1 then notify_watcher(holder_addr, holder and math.max(redis.call('PTTL', KEYS[1]), 0) or 0) end
 refusal() -- a hold at the other nodes counts a quarantine
 return {0, integer(us)}
