@@ -43,7 +43,7 @@ func prepare() error {
 	)
 }
 
-// atOnce is how many packages are tested at the same time. Most of the time they wait.
+// atOnce is how many packages are tested at the same time. Most of the time the tests wait.
 func atOnce(perProcessor float64) string {
 	return fmt.Sprintf("-p=%d", int(math.Ceil(perProcessor*float64(runtime.NumCPU()))))
 }

@@ -34,6 +34,9 @@ func run(args []string) error {
 		return errors.New("want a tier: check, test, all or touched")
 	}
 	tier, args := args[0], args[1:]
+	if tier == "turn" && len(args) > 1 { // see turns
+		return turn(args[0], args[1:]...)
+	}
 	flags := flag.NewFlagSet(tier, flag.ExitOnError)
 	minutes := flags.Int("minutes", 25, "touched: how long all runs may take together")
 	_ = flags.Parse(args) // exits

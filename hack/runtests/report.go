@@ -43,7 +43,7 @@ type report struct {
 	now     func() time.Time
 	begin   time.Time
 
-	running  map[string]time.Time // packages
+	running  map[string]time.Time // packages, with when they began; zero if they wait for their turn
 	output   map[testKey][]string // of tests that have not passed
 	parents  map[testKey]bool     // tests with subtests
 	finished []event              // tests that have passed or failed
@@ -74,12 +74,15 @@ func (r *report) add(e event) {
 	if e.Output != "" {
 		_, _ = io.WriteString(r.full, e.Output)
 	}
+	if at, started := r.running[e.Package]; started && at.IsZero() {
+		r.running[e.Package] = r.now()
+		r.printf("begin  %s", short(e.Package))
+	}
 	switch e.Action {
 	case "build-output":
 		_, _ = io.WriteString(r.w, e.Output)
 	case "start":
-		r.running[e.Package] = r.now()
-		r.printf("begin  %s", short(e.Package))
+		r.running[e.Package] = time.Time{}
 	case "run":
 		if parent, ok := parentOf(e.Test); ok {
 			r.parents[testKey{e.Package, parent}] = true

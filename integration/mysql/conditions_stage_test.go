@@ -124,6 +124,21 @@ func (s *stage) granted(got <-chan backend.Grant) backend.Grant {
 	return nil
 }
 
+// claim renews a grant as soon as there is one, because it is provisional. It returns where the grant comes then.
+func (s *stage) claim(got <-chan backend.Grant) <-chan backend.Grant {
+	claimed := make(chan backend.Grant, 1)
+	go func() {
+		g := <-got
+		if g != nil {
+			if err := g.Renew(s.Context(), time.Hour); err != nil {
+				s.Errorf("Renew: %v", err)
+			}
+		}
+		claimed <- g
+	}()
+	return claimed
+}
+
 // behindProxy opens a backend whose connections go through a proxy.
 func (s *stage) behindProxy(params string) (backend.Backend, *provision.Proxy) {
 	p := provision.NewProxy(s, s.s.Addr())

@@ -141,13 +141,12 @@ func manyPermits(s *stage) {
 	g := s.try()
 	var waits []<-chan backend.Grant
 	for range 150 {
-		waits = append(waits, s.acquire(s.b, s.share(1, 200)))
+		waits = append(waits, s.claim(s.acquire(s.b, s.share(1, 200))))
 	}
 	s.no(g.Release(s.Context()))
 	var last uint64
 	for i, w := range waits {
 		g := s.granted(w)
-		s.no(g.Renew(s.Context(), time.Hour)) // the grant is provisional
 		s.wantSlots(g, i)
 		if g.Token() <= last {
 			s.Errorf("token %d: want more than %d, got %d", i, last, g.Token())

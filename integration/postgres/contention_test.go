@@ -302,6 +302,7 @@ func TestConnectionLimit(t *testing.T) {
 			must(t, l.Unlock(t.Context()))
 			first := <-got[0]
 			must(t, first.err)
+			must(t, first.g.Renew(t.Context(), 5*time.Minute)) // it is provisional
 			sql(t, admin, "ALTER ROLE app CONNECTION LIMIT 4")
 			must(t, eventually(func() error {
 				if sessions(t, true) != 1 {
