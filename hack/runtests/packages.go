@@ -105,7 +105,7 @@ func within(name string, folders []string) bool {
 }
 
 // slow are the folders of packages whose tests take more than half a minute, about the longest first. They begin first, so
-// that none of them is left for the end.
+// that none of them is left for the end, and in turns.
 var slow = []string{
 	"integration/mysql", "integration/zookeeper", "integration/redlock", "integration/postgres", "integration/etcd",
 	"integration/release", "conformance", "integration/s3", "integration/nats", "integration/redis", "integration/memcached",

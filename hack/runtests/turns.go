@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	idleFor   = 3 * time.Second // for how long idle looks
-	idleShare = 0.25            // of the processors' time, for one package more
+	idleFor   = 10 * time.Second // for how long idle looks
+	idleShare = 0.5              // of the processors' time, for one package more
 )
 
-// turns decides when the tests of a package begin. As many packages as there are processors may run at any time, and
-// others beside them while the processors are idle: with more packages each one is slower, and none ends sooner.
+// turns decides when the tests of a slow package begin. As many of them as there are processors may run at any time, and
+// others beside them if the processors are idle: with more packages each one is slower, and none ends sooner.
 // go test runs "runtests turn" in place of a test program, which asks for its turn and becomes the program.
 type turns struct {
 	listener net.Listener
@@ -99,17 +99,28 @@ func (t *turns) full() bool {
 	return len(t.running) >= runtime.NumCPU()
 }
 
-// turn waits for its turn and becomes the program.
+// turn waits for its turn, if the package is slow, and becomes the program.
 func turn(socket string, program ...string) error {
+	folder, err := os.Getwd() // that of the package
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(slow, func(s string) bool { return strings.HasSuffix(filepath.ToSlash(folder), "/"+s) }) {
+		if err := await(socket); err != nil {
+			return fmt.Errorf("no turn for %s: %w", folder, err)
+		}
+	}
+	return syscall.Exec(program[0], program, os.Environ())
+}
+
+func await(socket string) error {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintln(conn, os.Getpid())
-	if _, err := conn.Read(make([]byte, 1)); err != nil {
-		return fmt.Errorf("no turn for %s: %w", program[0], err)
-	}
-	return syscall.Exec(program[0], program, os.Environ())
+	_, err = conn.Read(make([]byte, 1))
+	return err
 }
 
 // idle returns for which share of the next seconds the processors have nothing to do, and 1 where the system does not say.

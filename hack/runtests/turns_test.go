@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -20,7 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTurns: as many programs run as there are processors, and others begin when the processors are idle or one ends.
+// TestTurns: of slow packages as many run as there are processors, and others begin when the processors are idle or one
+// ends.
 func TestTurns(t *testing.T) {
 	var left atomic.Bool // whether the processors are idle
 	asked := make(chan struct{}, 1)
@@ -43,8 +45,13 @@ func TestTurns(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	start := func() (begun chan struct{}, end func()) {
+	slowFolder := filepath.Join(t.TempDir(), filepath.FromSlash(slow[0]))
+	if err := os.MkdirAll(slowFolder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	start := func(folder string) (begun chan struct{}, end func()) {
 		cmd := exec.Command(os.Args[0], "turn", turns.listener.Addr().String(), "/bin/sh", "-c", "echo begun; read end")
+		cmd.Dir = folder
 		in, errIn := cmd.StdinPipe()
 		out, errOut := cmd.StdoutPipe()
 		if errIn != nil || errOut != nil {
@@ -69,7 +76,7 @@ func TestTurns(t *testing.T) {
 	}
 	var ends []func()
 	for range runtime.NumCPU() {
-		begun, end := start()
+		begun, end := start(slowFolder)
 		<-begun
 		ends = append(ends, end)
 	}
@@ -84,12 +91,15 @@ func TestTurns(t *testing.T) {
 		default:
 		}
 	}
-	begun, end := start()
+	begun, end := start(t.TempDir())
+	<-begun // its package is not slow
+	end()
+	begun, end = start(slowFolder)
 	wantWaits(begun)
 	ends[0]()
 	<-begun
 	ends[0] = end
-	begun, end = start()
+	begun, end = start(slowFolder)
 	wantWaits(begun)
 	left.Store(true)
 	<-begun
