@@ -107,9 +107,9 @@ func within(name string, folders []string) bool {
 // slow are the folders of packages whose tests take more than half a minute, about the longest first. They begin first, so
 // that none of them is left for the end, and in turns.
 var slow = []string{
-	"integration/mysql", "integration/zookeeper", "integration/redlock", "integration/postgres", "integration/etcd",
-	"integration/release", "conformance", "integration/s3", "integration/nats", "integration/redis", "integration/memcached",
-	"cmd/lockctl", "redislock", "examples/toydriver", "integration/file", ".", "cmd/lockbench",
+	"integration/postgres", "integration/mysql", "integration/zookeeper", "integration/redlock", "integration/etcd",
+	"integration/s3", "conformance", "integration/release", "integration/nats", "integration/redis", "integration/memcached",
+	"redislock", "examples/toydriver", "cmd/lockctl", "integration/file", ".", "cmd/lockbench",
 }
 
 // tested returns the packages with tests of the backends, but integration/faults, which runs by itself.
