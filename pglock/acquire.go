@@ -111,7 +111,8 @@ func (a *attempt) askExclusive(ctx context.Context, queue bool, retryFor time.Du
 		_, r.sent, err = query(ctx, b, retryFor, scan, calls...)
 		switch {
 		case err != nil:
-			a.unanswered = a.unanswered || backend.OutcomeUnknown(err)
+			a.unknown = backend.OutcomeUnknown(err)
+			a.unanswered = a.unanswered || a.unknown
 			return r, err
 		case r.status == abandoned:
 			return r, fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)

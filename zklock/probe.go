@@ -19,16 +19,16 @@ type dialer func(ctx context.Context, addr string) (net.Conn, error)
 type limits struct{ least, most time.Duration }
 
 // probe asks the servers, one after the other until one answers, for the bounds of
-// session timeouts. There is no request for them, so probe opens two sessions with timeouts
+// session timeouts. There is no request for them, so probe opens sessions with timeouts
 // that are out of bounds, and closes them.
 func probe(ctx context.Context, dial dialer, addrs []string, each time.Duration) (limits, error) {
 	var errs error
 	for _, i := range rand.Perm(len(addrs)) {
 		one, cancel := withLimit(ctx, each)
-		least, err := negotiate(one, dial, addrs[i], 1)
-		most := least
+		most, err := negotiate(one, dial, addrs[i], math.MaxInt32)
+		var least time.Duration
 		if err == nil {
-			most, err = negotiate(one, dial, addrs[i], math.MaxInt32)
+			least, err = negotiateLeast(one, dial, addrs[i])
 		}
 		cancel()
 		if err == nil {
@@ -44,6 +44,21 @@ func probe(ctx context.Context, dial dialer, addrs []string, each time.Duration)
 	}
 	return limits{}, fmt.Errorf("zookeeper: no server answers: %w", errs)
 }
+
+const shortSessions = 5 // that negotiateLeast opens
+
+// negotiateLeast opens a session with the least timeout, a few times: a server that is slow may end such a session, and its
+// connection, before it answers.
+func negotiateLeast(ctx context.Context, dial dialer, addr string) (least time.Duration, err error) {
+	for range shortSessions {
+		if least, err = negotiate(ctx, dial, addr, 1); !errors.Is(err, errClosedByServer) {
+			break
+		}
+	}
+	return least, err
+}
+
+var errClosedByServer = errors.New("the server closed the connection: it may have no quorum, or too many connections of this client")
 
 // negotiate opens a session with a timeout in milliseconds, closes it, and returns the
 // timeout that the server granted.
@@ -71,7 +86,7 @@ func negotiate(ctx context.Context, dial dialer, addr string, ms int32) (time.Du
 	case err != nil && ctx.Err() != nil:
 		err = endOf(ctx)
 	case errors.Is(err, io.EOF):
-		err = errors.New("the server closed the connection: it may have no quorum, or too many connections of this client")
+		err = errClosedByServer
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", addr, err)
