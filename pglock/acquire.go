@@ -111,8 +111,8 @@ func (a *attempt) askExclusive(ctx context.Context, queue bool, retryFor time.Du
 		_, r.sent, err = query(ctx, b, retryFor, scan, calls...)
 		switch {
 		case err != nil:
-			a.unknown = backend.OutcomeUnknown(err)
-			a.unanswered = a.unanswered || a.unknown
+			a.unanswered = a.unanswered || backend.OutcomeUnknown(err)
+			a.passUnknown = len(calls) > 1 && backend.OutcomeUnknown(err)
 			return r, err
 		case r.status == abandoned:
 			return r, fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)

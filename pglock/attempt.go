@@ -34,8 +34,9 @@ type attempt struct {
 	claim      bool      // the next request follows a push
 	shares     bool      // the lock was used with shares
 	unanswered bool      // a request to acquire had no reply: the server may still execute it
-	unknown    bool      // the last request had no reply: it may have dropped the other waiters of this process
 	pushed     chan push // capacity 1: a grant that was pushed
+	// The last request was to pass an expired lease on, and had no reply: it may have dropped the waiters of this process.
+	passUnknown bool
 
 	// The rest is guarded by b.mu.
 	state     attemptState
@@ -100,10 +101,10 @@ func (a *attempt) accept(next time.Duration, entered bool) bool {
 	if a.line.check = (time.Time{}); !a.req.Share.Exclusive() {
 		a.line.check = time.Now().Add(provisionalTTL)
 	}
-	if (entered || a.unknown) && slices.Contains(a.line.waiters, a) {
+	if (entered || a.passUnknown) && slices.Contains(a.line.waiters, a) {
 		a.line.dropOthers(a)
 	}
-	a.unknown = false
+	a.passUnknown = false
 	a.line.pollIn(next)
 	if doubtful {
 		go a.checkLoss()

@@ -142,10 +142,10 @@ func (a *attempt) schedule(r reply) {
 	if !a.req.Share.Exclusive() {
 		l.checkIn(r)
 	}
-	if known && (r.entered || a.unknown) {
+	if known && (r.entered || a.passUnknown) {
 		l.dropOthers(a)
 	}
-	a.unknown = false
+	a.passUnknown = false
 	a.dropped = false
 	l.arm()
 	if a != l.waiters[0] && a.unanswered {

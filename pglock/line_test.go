@@ -8,8 +8,8 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// TestDroppedWithoutReply: a request that has no reply may have dropped the other waiters of this process from the queue.
-// They ask when its attempt has the next reply, and not when the lease of that attempt would end.
+// TestDroppedWithoutReply: a request that passes an expired lease on, and has no reply, may have dropped the other waiters
+// of this process from the queue. They ask when its attempt has the next reply, and not when the next lease ends.
 func TestDroppedWithoutReply(t *testing.T) {
 	late := func(a answer) answer {
 		a.before = func() { time.Sleep(6 * time.Second) } // the timeout is 5 s
@@ -19,7 +19,7 @@ func TestDroppedWithoutReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				held := acquired("0", "7")
-				script := []answer{held, held, late(acquired(next, "8")), acquired(next, "8"), acquired("1", "9"), acquired("1", "10")}
+				script := []answer{held, held, acquired("2", "0"), late(acquired(next, "8")), acquired(next, "8"), acquired("1", "9"), acquired("1", "10")}
 				b := scripted(t, script...)
 				b.listener.up = true
 				begun := time.Now()

@@ -49,8 +49,8 @@ func (a *attempt) askShare(ctx context.Context, queue bool, retryFor time.Durati
 		_, r.sent, err = query(ctx, b, retryFor, scan, request(step, kind)...)
 		switch {
 		case err != nil:
-			a.unknown = step > 0 && backend.OutcomeUnknown(err)
-			a.unanswered = a.unanswered || a.unknown
+			a.unanswered = a.unanswered || step > 0 && backend.OutcomeUnknown(err)
+			a.passUnknown = step > 1 && backend.OutcomeUnknown(err)
 			return r, err
 		case !found || r.status == again:
 			kind = "pass"

@@ -40,7 +40,7 @@ var postgresSteps = []Step{
 		"AND NOT EXISTS (SELECT FROM {table} WHERE waiter = $2 AND place < 0)",
 		"", "integration/postgres", pgSteps},
 	{"PostgreSQL: an unanswered request is remembered", "pglock/acquire.go",
-		"a.unanswered = a.unanswered || a.unknown",
+		"a.unanswered = a.unanswered || backend.OutcomeUnknown(err)",
 		"_ = backend.OutcomeUnknown(err)", "integration/postgres", pgSteps},
 	{"PostgreSQL: an abandoned attempt leaves the queue", "pglock/sql/leave.sql",
 		"WHERE waiter = $2 AND place > 0 AND NOT $3",
