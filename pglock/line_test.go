@@ -2,50 +2,8 @@ package pglock
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/interlock-go/lock/backend"
 )
-
-// TestDroppedWithoutReply: a request that passes an expired lease on, and has no reply, may have dropped the other waiters
-// of this process from the queue. They ask when its attempt has the next reply, and not when the next lease ends.
-func TestDroppedWithoutReply(t *testing.T) {
-	late := func(a answer) answer {
-		a.before = func() { time.Sleep(6 * time.Second) } // the timeout is 5 s
-		return a
-	}
-	for name, next := range map[string]string{"granted": "1", "held": "0"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				held := acquired("0", "7")
-				script := []answer{held, held, acquired("2", "0"), late(acquired(next, "8")), acquired(next, "8"), acquired("1", "9"), acquired("1", "10")}
-				b := scripted(t, script...)
-				b.listener.up = true
-				begun := time.Now()
-				acquire := func(owner string) <-chan time.Duration {
-					waits, got := make(chan struct{}), make(chan time.Duration, 1)
-					req := requestOf(owner)
-					req.OnWait = func(*backend.LockedError) { close(waits) }
-					go func() {
-						if _, err := b.Acquire(t.Context(), req); err != nil {
-							t.Error(err)
-						}
-						got <- time.Since(begun)
-					}()
-					<-waits
-					return got
-				}
-				first, second := acquire("first"), acquire("second")
-				// The lease that both know of ends after a minute. Then the first one asks.
-				if at := <-second; at > 70*time.Second {
-					t.Errorf("want the second waiter to ask at once after the reply, it asked after %v", at)
-				}
-				<-first
-			})
-		})
-	}
-}
 
 // TestUntilOfPush: a pushed grant is trusted by the server clock of the last reply, and
 // for no longer than the provisional TTL from its receipt.

@@ -58,7 +58,7 @@ func negotiateLeast(ctx context.Context, dial dialer, addr string) (least time.D
 	return least, err
 }
 
-var errClosedByServer = errors.New("the server closed the connection: it may have no quorum, or too many connections of this client")
+var errClosedByServer = errors.New("the server closed the connection: it may have no quorum, be too slow, or have too many connections of this client")
 
 // negotiate opens a session with a timeout in milliseconds, closes it, and returns the
 // timeout that the server granted.

@@ -62,6 +62,9 @@ func TestReport(t *testing.T) {
 			t.Errorf("want %q in the report", want)
 		}
 	}
+	if strings.Contains(out.String(), "begin  ./c") {
+		t.Error("the report has the begin of a package that still waits for its turn")
+	}
 	if strings.Contains(out.String(), "noise of a test that passes") {
 		t.Error("the report has the output of a test that passed")
 	}

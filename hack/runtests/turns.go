@@ -28,6 +28,7 @@ type turns struct {
 	folder   string
 	idle     func() float64 // the share of the processors' time that is left
 	running  []int          // process ids
+	served   chan struct{}  // closed when serve has returned
 }
 
 func newTurns(idle func() float64) (*turns, error) {
@@ -35,7 +36,7 @@ func newTurns(idle func() float64) (*turns, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &turns{folder: folder, idle: idle}
+	t := &turns{folder: folder, idle: idle, served: make(chan struct{})}
 	if t.listener, err = net.Listen("unix", filepath.Join(folder, "socket")); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
@@ -43,7 +44,11 @@ func newTurns(idle func() float64) (*turns, error) {
 	return t, nil
 }
 
-func (t *turns) close() error { return errors.Join(t.listener.Close(), os.RemoveAll(t.folder)) }
+func (t *turns) close() error {
+	err := t.listener.Close()
+	<-t.served
+	return errors.Join(err, os.RemoveAll(t.folder))
+}
 
 // flag returns the argument of go test.
 func (t *turns) flag() (string, error) {
@@ -69,6 +74,7 @@ func inTurns(args ...string) error {
 
 // serve lets the programs begin in the order in which they ask.
 func (t *turns) serve() {
+	defer close(t.served)
 	for {
 		conn, err := t.listener.Accept()
 		if err != nil {
