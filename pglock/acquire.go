@@ -75,7 +75,7 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 // whether the attempt is to wait in the queue. If err is nil the status of the reply is granted
 // or held.
 func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retryFor time.Duration) (r reply, err error) {
-	leave, err := a.enter(ctx)
+	ctx, leave, err := a.enter(ctx)
 	if err != nil {
 		return r, backend.NotExecuted(err)
 	}

@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,7 +48,9 @@ func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], ca
 	mu.Lock()
 	late = true
 	mu.Unlock()
+	free := useSlot(ctx)
 	b.wg.Go(func() {
+		defer free()
 		defer cut()
 		if b.awaitLate(pg.PgConn(), replied) {
 			conn.Release()
@@ -62,15 +65,47 @@ func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], ca
 	return nil, time.Time{}, ctx.Err()
 }
 
+// slot is the slot of a request. It is free when the request and its late connections have left it.
+type slot struct {
+	of    chan struct{}
+	users atomic.Int32
+}
+
+func (s *slot) leave() {
+	if s.users.Add(-1) == 0 {
+		<-s.of
+	}
+}
+
+type slotKey struct{}
+
+// withSlot returns the context of a request that has a slot of slots, and the function that leaves it.
+func withSlot(ctx context.Context, slots chan struct{}) (request context.Context, leave func()) {
+	s := &slot{of: slots}
+	s.users.Store(1)
+	return context.WithValue(ctx, slotKey{}, s), s.leave
+}
+
+// useSlot keeps the slot of the request, if it has one, until leave is called.
+func useSlot(request context.Context) (leave func()) {
+	s, ok := request.Value(slotKey{}).(*slot)
+	if !ok {
+		return func() {}
+	}
+	s.users.Add(1)
+	return s.leave
+}
+
 const (
-	lateCancel = 250 * time.Millisecond // until a late statement is canceled
-	cancelTime = time.Second            // for the server to receive that
-	lateReply  = 10 * time.Second       // for its reply to the statement then
+	lateCancel = 2 * time.Second  // until a late statement is canceled
+	cancelTime = time.Second      // for the server to receive that
+	lateReply  = 10 * time.Second // for its reply to the statement then
 )
 
 // awaitLate waits for the reply to a statement whose caller has returned, and has the server cancel the statement if
 // it takes long. It returns false if the connection must be closed. A new connection costs the server far more than a
-// statement: clients that replaced theirs whenever a reply was late kept a busy server from ever answering in time.
+// statement, and a cancel request is a connection: clients that replaced theirs whenever a reply was late, or had each
+// late statement canceled soon, kept a busy server from ever answering in time.
 func (b *Backend) awaitLate(conn *pgconn.PgConn, replied <-chan struct{}) bool {
 	wait := func(d time.Duration) bool {
 		select {

@@ -30,9 +30,9 @@ type line struct {
 	clock    serverClock
 }
 
-// enter waits until the attempt may send a request to acquire, and for a connection that is
-// not kept for renewals and releases. It returns the function to call after the reply.
-func (a *attempt) enter(ctx context.Context) (leave func(), err error) {
+// enter waits until the attempt may send a request to acquire, and for a connection that is not kept for renewals and
+// releases. It returns a context for the request and the function to call after the reply.
+func (a *attempt) enter(ctx context.Context) (request context.Context, leave func(), err error) {
 	for i, slots := range []chan struct{}{a.line.slot, a.b.acquiring} {
 		select {
 		case slots <- struct{}{}:
@@ -40,10 +40,11 @@ func (a *attempt) enter(ctx context.Context) (leave func(), err error) {
 			if i == 1 {
 				<-a.line.slot
 			}
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
-	return func() { <-a.b.acquiring; <-a.line.slot }, nil
+	request, leaveAcquiring := withSlot(ctx, a.b.acquiring)
+	return request, func() { leaveAcquiring(); <-a.line.slot }, nil
 }
 
 // done removes the attempt from its line: it sends no request to acquire any more.

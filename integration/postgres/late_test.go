@@ -74,3 +74,34 @@ func TestLateReplyKeepsConnection(t *testing.T) {
 	must(t, proxy.Heal())
 	usable()
 }
+
+// TestLateRepliesLeaveConnections: late requests to acquire take no connection that is kept for renewals and releases.
+func TestLateRepliesLeaveConnections(t *testing.T) {
+	s, admin := server(t)
+	pool := poolOf(t, pgtest.With(s, nil), 4)
+	b, err := pglock.New(pool)
+	must(t, err)
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
+	held, err := b.TryAcquire(t.Context(), request("held", time.Hour))
+	must(t, err)
+	g, err := b.TryAcquire(t.Context(), request("locked", time.Hour))
+	must(t, err)
+	must(t, g.Release(t.Context()))
+	tx, err := admin.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "SELECT FROM interlock WHERE name = $1 FOR UPDATE", pglock.Key(pglock.DefaultPrefix, "locked"))
+	must(t, err)
+
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := b.TryAcquire(ctx, request("locked", time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("want context.DeadlineExceeded, got %v", err)
+		}
+		cancel()
+	}
+	if n := pool.Stat().AcquiredConns(); n > 3 {
+		t.Errorf("late requests have %d connections of 4", n)
+	}
+	must(t, held.Renew(t.Context(), time.Hour))
+}
