@@ -3,6 +3,7 @@ package redislock
 import (
 	"testing"
 
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/redislock/internal/redistest"
 )
 
@@ -12,7 +13,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 var (
 	sharedServer   = redistest.Server
 	missing        = redistest.Missing
-	freePort       = redistest.FreePort
+	freePort       = locktest.FreePort
 	start          = redistest.Start
 	startSentinel  = redistest.StartSentinel
 	private        = redistest.Private

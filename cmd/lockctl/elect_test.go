@@ -11,6 +11,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/internal/cmdtest"
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
@@ -135,7 +136,7 @@ func TestElectEnds(t *testing.T) {
 			}
 		})
 	}
-	noServer := fmt.Sprintf("redis://127.0.0.1:%d/0", cmdtest.FreePort(t))
+	noServer := fmt.Sprintf("redis://127.0.0.1:%d/0", locktest.FreePort())
 	r := cmdtest.Begin(t, nil, "elect", "--url", noServer, "x", "--", "true")
 	r.Stderr.Times(`campaigning for "x" again`, 2)
 	r.Send(syscall.SIGTERM)

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/internal/cmdtest"
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
 // absent returns the URL of a service that is not there, and its port.
 func absent(t *testing.T) (url string, port int) {
-	port = cmdtest.FreePort(t)
+	port = locktest.FreePort()
 	return fmt.Sprintf("redis://127.0.0.1:%d/0", port), port
 }
 

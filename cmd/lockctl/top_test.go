@@ -12,6 +12,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/internal/cmdtest"
+	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
@@ -82,7 +83,7 @@ func TestTopUsage(t *testing.T) {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, out, stderr)
 		}
 	}
-	url := fmt.Sprintf("redis://127.0.0.1:%d/0", cmdtest.FreePort(t))
+	url := fmt.Sprintf("redis://127.0.0.1:%d/0", locktest.FreePort())
 	if code, out, _ := cmdtest.Exec(t, nil, "top", "--once", "--url", url); code != lockcmd.ExitUnavailable || out != "" {
 		t.Errorf("exit code %d, stdout %q", code, out)
 	}

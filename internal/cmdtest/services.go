@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/locktest"
 )
 
 // Service is a service for locks in a test.
@@ -59,17 +59,6 @@ func (s *Service) Client(t *testing.T) *lock.Client {
 // FileURL returns a URL of a new directory.
 func FileURL(t *testing.T) string { t.Helper(); return "file://" + t.TempDir() }
 
-// FreePort returns a port that no server uses at the moment.
-func FreePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // RequireRedis is StartRedis, and skips the test without redis-server.
 func RequireRedis(t *testing.T) *Service {
 	t.Helper()
@@ -93,7 +82,7 @@ func StartRedis(t *testing.T) *Service {
 		return nil
 	}
 	for { // again if another process took the port
-		if s := startRedis(t, path, FreePort(t)); s != nil {
+		if s := startRedis(t, path, locktest.FreePort()); s != nil {
 			return s
 		}
 	}

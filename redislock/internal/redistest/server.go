@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/locktest"
 )
 
 // shared is the server of all tests that do not disturb it.
@@ -67,7 +67,7 @@ func Server(t testing.TB) string {
 			shared.addr = u.Hosts[0]
 			return
 		}
-		shared.addr, shared.stop, shared.err = Start(FreePort())
+		shared.addr, shared.stop, shared.err = Start(locktest.FreePort())
 	})
 	if shared.err != nil {
 		Missing(t, shared.err)
@@ -82,16 +82,6 @@ func Missing(t testing.TB, err error) {
 		t.Fatalf("no Redis server: %v", err)
 	}
 	t.Skipf("no Redis server: %v (set LOCK_TEST_REDIS_URL, or install redis-server)", err)
-}
-
-// FreePort returns a free TCP port.
-func FreePort() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // Start runs a server until stop is called.
@@ -122,10 +112,11 @@ func run(port int, sign string, args []string) (addr string, stop func(), err er
 		return "", nil, err
 	}
 	ready, drained := make(chan bool, 1), make(chan struct{})
+	last := "" // line of the output
 	go func() {
 		defer close(drained)
 		for s := bufio.NewScanner(out); s.Scan(); {
-			if strings.Contains(s.Text(), sign) {
+			if last = s.Text(); strings.Contains(last, sign) {
 				ready <- true
 			}
 		}
@@ -139,7 +130,7 @@ func run(port int, sign string, args []string) (addr string, stop func(), err er
 	})
 	if !<-ready {
 		stop()
-		return "", nil, fmt.Errorf("redis-server %v did not start", args)
+		return "", nil, fmt.Errorf("redis-server %v did not start: %s", args, last)
 	}
 	return fmt.Sprintf("127.0.0.1:%d", port), stop, nil
 }
@@ -147,7 +138,7 @@ func run(port int, sign string, args []string) (addr string, stop func(), err er
 // Private starts a server for one test.
 func Private(t testing.TB, args ...string) string {
 	t.Helper()
-	addr, stop, err := Start(FreePort(), args...)
+	addr, stop, err := Start(locktest.FreePort(), args...)
 	if err != nil {
 		Missing(t, err)
 	}
