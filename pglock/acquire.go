@@ -112,6 +112,7 @@ func (a *attempt) askExclusive(ctx context.Context, queue bool, retryFor time.Du
 		switch {
 		case err != nil:
 			a.unanswered = a.unanswered || backend.OutcomeUnknown(err)
+			a.passUnknown = a.passUnknown || len(calls) > 1 && backend.OutcomeUnknown(err)
 			return r, err
 		case r.status == abandoned:
 			return r, fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)

@@ -35,6 +35,8 @@ type attempt struct {
 	shares     bool      // the lock was used with shares
 	unanswered bool      // a request to acquire had no reply: the server may still execute it
 	pushed     chan push // capacity 1: a grant that was pushed
+	// A request to pass an expired lease on had no reply, nor a later one: it may have dropped the waiters of this process.
+	passUnknown bool
 
 	// The rest is guarded by b.mu.
 	state     attemptState
@@ -99,9 +101,10 @@ func (a *attempt) accept(next time.Duration, entered bool) bool {
 	if a.line.check = (time.Time{}); !a.req.Share.Exclusive() {
 		a.line.check = time.Now().Add(provisionalTTL)
 	}
-	if entered && slices.Contains(a.line.waiters, a) {
+	if (entered || a.passUnknown) && slices.Contains(a.line.waiters, a) {
 		a.line.dropOthers(a)
 	}
+	a.passUnknown = false
 	a.line.pollIn(next)
 	if doubtful {
 		go a.checkLoss()

@@ -143,9 +143,10 @@ func (a *attempt) schedule(r reply) {
 	if !a.req.Share.Exclusive() {
 		l.checkIn(r)
 	}
-	if known && r.entered {
+	if known && (r.entered || a.passUnknown) {
 		l.dropOthers(a)
 	}
+	a.passUnknown = false
 	a.dropped = false
 	l.arm()
 	if a != l.waiters[0] && a.unanswered {
@@ -153,7 +154,8 @@ func (a *attempt) schedule(r reply) {
 	}
 }
 
-// dropOthers makes the other waiters ask: the server had dropped a from the queue, and thus all waiters of this process.
+// dropOthers makes the other waiters ask: the server had dropped a from the queue, and thus all waiters of this process, or
+// may have done so.
 func (l *line) dropOthers(a *attempt) {
 	if a.dropped {
 		return // they ask already

@@ -2,8 +2,50 @@ package pglock
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// TestDroppedWithoutReply: a request that passes an expired lease on, and has no reply, may have dropped the other waiters
+// of this process from the queue. They ask when its attempt has the next reply, and not when the next lease ends.
+func TestDroppedWithoutReply(t *testing.T) {
+	late := func(a answer) answer {
+		a.before = func() { time.Sleep(6 * time.Second) } // the timeout is 5 s
+		return a
+	}
+	held, again := acquired("0", "7"), acquired("2", "0")
+	for name, replies := range map[string][]answer{
+		"granted": {late(acquired("1", "8")), acquired("1", "8")},
+		"held":    {late(acquired("0", "8")), acquired("0", "8")},
+		"twice":   {late(acquired("0", "8")), late(acquired("0", "8")), acquired("0", "8")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				script := append([]answer{held, held, again}, replies...)
+				b := scripted(t, append(script, acquired("1", "9"), acquired("1", "10"))...)
+				b.listener.up = true
+				begun := time.Now()
+				acquire := func(owner string) <-chan time.Duration {
+					got := make(chan time.Duration, 1)
+					go func() {
+						if _, err := b.Acquire(t.Context(), requestOf(owner)); err != nil {
+							t.Error(err)
+						}
+						got <- time.Since(begun)
+					}()
+					synctest.Wait() // until it waits
+					return got
+				}
+				first, second := acquire("first"), acquire("second")
+				// The lease that both know of ends after a minute. Then the first one asks.
+				if at := <-second; at > 80*time.Second {
+					t.Errorf("want the second waiter to ask at once after the reply, it asked after %v", at)
+				}
+				<-first
+			})
+		})
+	}
+}
 
 // TestUntilOfPush: a pushed grant is trusted by the server clock of the last reply, and
 // for no longer than the provisional TTL from its receipt.

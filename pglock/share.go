@@ -50,6 +50,7 @@ func (a *attempt) askShare(ctx context.Context, queue bool, retryFor time.Durati
 		switch {
 		case err != nil:
 			a.unanswered = a.unanswered || step > 0 && backend.OutcomeUnknown(err)
+			a.passUnknown = a.passUnknown || step > 1 && backend.OutcomeUnknown(err)
 			return r, err
 		case !found || r.status == again:
 			kind = "pass"
