@@ -7,11 +7,11 @@ import (
 )
 
 // FreePort returns a port of 127.0.0.1 that no server uses, nor the port 10,000 above it, which a node of a Redis
-// Cluster uses too. The kernel gives neither of them to a client: until a server listened there, one did get a port that
-// the kernel had called free.
+// Cluster uses too. Linux gives neither of them to a client; a port that the kernel chooses may become that of a client
+// before the server listens.
 func FreePort() int {
 	for {
-		port := 10000 + rand.IntN(12768) // clients have 32768 and above
+		port := 10000 + rand.IntN(12768) // so that both are below 32768, where the ports of clients begin
 		if free(port) && free(port+10000) {
 			return port
 		}
