@@ -104,12 +104,13 @@ func within(name string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return name == f || strings.HasPrefix(name, f+"/") })
 }
 
-// slow are the folders of packages whose tests take more than half a minute, about the longest first. They begin first, so
+// slow are the folders of packages whose tests take more than ten seconds, about the longest first. They begin first, so
 // that none of them is left for the end, and in turns.
 var slow = []string{
 	"integration/postgres", "integration/mysql", "integration/zookeeper", "integration/redlock", "integration/etcd",
 	"integration/s3", "conformance", "integration/release", "integration/nats", "integration/redis", "integration/memcached",
-	"redislock", "examples/toydriver", "cmd/lockctl", "integration/file", ".", "cmd/lockbench",
+	"cmd/lockctl", "redislock", "examples/toydriver", "integration/file", ".", "integration/counter", "integration/lazy",
+	"integration/security", "etcdlock", "bench", "redislock/redlock", "cmd/lockbench",
 }
 
 // tested returns the packages with tests of the backends, but integration/faults, which runs by itself.

@@ -121,7 +121,7 @@ func current() error {
 		return err
 	}
 	say("tests of every backend in its current version")
-	err = inTurns(append([]string{"-timeout=25m", atOnce(2)}, paths...)...)
+	err = inTurns(append([]string{"-timeout=25m", atOnce(3)}, paths...)...) // some of them wait for their turn
 	say("40 s of faults on every backend")
 	err = errors.Join(err, goTest("-timeout=10m", faultsPackages))
 	printServers()

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	idleFor   = 10 * time.Second // for how long idle looks
-	idleShare = 0.5              // of the processors' time, for one package more
+	idleFor   = 5 * time.Second // for how long idle looks
+	idleShare = 0.5             // of the processors' time, for one package more
 )
 
 // turns decides when the tests of a slow package begin. As many of them as there are processors may run at any time, and
