@@ -71,9 +71,8 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	return nil, err
 }
 
-// ask sends one request to acquire, for at most limit from when it may be sent. queue says
-// whether the attempt is to wait in the queue. If err is nil the status of the reply is granted
-// or held.
+// ask sends one request to acquire, for at most limit from when it may be sent. queue says whether the attempt is to wait
+// in the queue; then ask also sets its next poll. If err is nil the status of the reply is granted or held.
 func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retryFor time.Duration) (r reply, err error) {
 	ctx, leave, err := a.enter(ctx)
 	if err != nil {
@@ -91,6 +90,9 @@ func (a *attempt) ask(ctx context.Context, limit time.Duration, queue bool, retr
 	if err == nil && r.status == asked {
 		r.status = held
 		_, err = a.answer(ctx)
+	}
+	if err == nil && r.status == held && queue {
+		a.schedule(r) // before another attempt of this process has a reply that makes this one ask
 	}
 	return r, err
 }
@@ -173,7 +175,6 @@ func (a *attempt) enqueue(ctx context.Context) (*grant, error) {
 			if a.req.OnWait != nil {
 				a.req.OnWait(&backend.LockedError{Holder: r.holder})
 			}
-			a.schedule(r)
 			return nil, nil
 		}
 		err = b.listener.wait(ctx)
@@ -240,7 +241,6 @@ func (a *attempt) poll(ctx context.Context) (*grant, error) {
 	case err != nil:
 		return nil, err
 	case r.status == held:
-		a.schedule(r)
 		return nil, nil
 	}
 	g := a.grant(r)
