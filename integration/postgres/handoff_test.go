@@ -213,8 +213,14 @@ func made(t testing.TB, design, url string, waiters int) (each []contender, end 
 // work returns how many statements the server has executed for clients and how often it
 // has waited for the disk. A session reports the latter for certain only when it ends.
 func work(t testing.TB, admin *pgxpool.Pool) (statements, syncs int64) {
+	counted := "SELECT wal_sync FROM pg_stat_wal"
+	var version int
+	must(t, admin.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int").Scan(&version))
+	if version >= 180000 {
+		counted = "SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal'"
+	}
 	must(t, admin.QueryRow(t.Context(), `SELECT (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ '"interlock"|polled|pg_advisory' AND query !~ 'pg_stat')::bigint,
-		(SELECT wal_sync FROM pg_stat_wal)`).Scan(&statements, &syncs)) // a statement that waits is not counted yet
+		(`+counted+`)`).Scan(&statements, &syncs)) // a statement that waits is not counted yet
 	return statements, syncs
 }
 
