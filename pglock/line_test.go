@@ -1,9 +1,13 @@
 package pglock
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // TestDroppedWithoutReply: a request that passes an expired lease on, and has no reply, may have dropped the other waiters
@@ -44,6 +48,26 @@ func TestDroppedWithoutReply(t *testing.T) {
 				<-first
 			})
 		})
+	}
+}
+
+// TestInLineBeforeOnWait: a waiter is in the line of its process before the caller learns that it waits.
+func TestInLineBeforeOnWait(t *testing.T) {
+	b := scripted(t, acquired("0", "7"))
+	b.listener.up = true
+	ctx, cancel := context.WithCancel(t.Context())
+	req, waiters := requestOf("first"), 0
+	req.OnWait = func(*backend.LockedError) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		waiters = len(b.lines[req.Key].waiters)
+		cancel()
+	}
+	if _, err := b.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
+		t.Errorf("want context.Canceled, got %v", err)
+	}
+	if waiters != 1 {
+		t.Errorf("want one waiter in the line, got %d", waiters)
 	}
 }
 
