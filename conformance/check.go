@@ -125,6 +125,10 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 		res.Status, res.Reason = NotRun, reason
 		return res
 	}
+	if reason := leftOut(r.caps.Name, c.ID); reason != "" {
+		res.Status, res.Reason = NotRun, reason
+		return res
+	}
 	limit := r.o.caseTimeout
 	if c.alone {
 		limit *= 2
