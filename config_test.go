@@ -57,7 +57,7 @@ func TestOpenConfigRefuses(t *testing.T) {
 		`{"url": "mem:", "ttl": "30x"}`:          {"config ttl", `"30x"`, "such as 500ms"},
 		`{"url": "mem:", "ttl": "-1s"}`:          {"config ttl", `"-1s"`, "positive"},
 		`{"url": "mem:", "min_hold": "soon"}`:    {"config min_hold", `"soon"`, "positive"},
-		`{"url": "mem:", "ttl": "1ns"}`:          {"ttl", "1ns", "at least"},
+		`{"url": "mem:", "ttl": "1ns"}`:          {"ttl", "1ns", "from 50ms to 8760h"},
 		`{"url": "mem:", "metadata": "a\u0000"}`: {"metadata", "control characters"},
 	} {
 		_, err := lock.OpenConfig(t.Context(), decode(t, config))

@@ -100,6 +100,7 @@ func (c *Client) openOver(ctx context.Context, b backend.Backend) (_ *Client, er
 // newCore returns the core of c over b, which the caller closes if it fails.
 func (c *Client) newCore(b backend.Backend) (*core, error) {
 	r := &core{backend: b, caps: b.Capabilities()}
+	r.caps.MaxTTL = maxTTL(r.caps)
 	if c.opening == nil {
 		c.setName(r.caps.Name)
 	}

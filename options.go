@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -248,16 +249,16 @@ func (c *mutexConfig) validate(caps backend.Capabilities) error {
 }
 
 func validTTL(field string, d time.Duration, caps backend.Capabilities) error {
-	least := max(caps.MinTTL, minTTL)
-	switch {
-	case d < least && caps.MaxTTL > 0:
-		return backend.Invalid(field, d, fmt.Sprintf("from %v to %v on %s", least, caps.MaxTTL, caps.Name))
-	case d < least:
-		return backend.Invalid(field, d, fmt.Sprintf("at least %v on %s", least, caps.Name))
-	case caps.MaxTTL > 0 && d > caps.MaxTTL:
-		return backend.Invalid(field, d, fmt.Sprintf("at most %v on %s", caps.MaxTTL, caps.Name))
+	least, most := max(caps.MinTTL, minTTL), maxTTL(caps)
+	if d < least || d > most {
+		return backend.Invalid(field, d, fmt.Sprintf("from %v to %v on %s", least, most, caps.Name))
 	}
 	return nil
+}
+
+// maxTTL returns the longest TTL on a backend.
+func maxTTL(caps backend.Capabilities) time.Duration {
+	return min(cmp.Or(caps.MaxTTL, backend.MaxTTL), backend.MaxTTL)
 }
 
 func validWait(d time.Duration) error {

@@ -18,6 +18,9 @@ import (
 const (
 	MaxName     = 1024 // bytes of a lock's name; a driver may declare less
 	MaxMetadata = 256  // bytes of Request.Metadata
+
+	// MaxTTL is the longest TTL; a driver may declare less. Sums of durations up to MaxTTL do not overflow.
+	MaxTTL = 365 * 24 * time.Hour
 )
 
 // MaxProvisionalTTL is the longest time for which a service keeps a grant that it made for a

@@ -29,7 +29,8 @@ type Capabilities struct {
 	Shared bool `json:"shared,omitempty"`
 	// Permits is set if the backend grants the permits of semaphores, see Share.
 	Permits bool `json:"permits,omitempty"`
-	// MinTTL and MaxTTL bound Request.TTL. Zero is no bound.
+	// MinTTL and MaxTTL bound Request.TTL. MinTTL zero is no bound. MaxTTL is at most the
+	// package's MaxTTL, and positive if grants expire: MaxTTL unless the service has a bound of its own.
 	MinTTL time.Duration `json:"min_ttl_ns"`
 	MaxTTL time.Duration `json:"max_ttl_ns,omitempty"`
 	// Lateness is for how long after it was sent a request without a reply may still be

@@ -11,10 +11,11 @@ import (
 
 var capabilityCases = []Case{
 	{
-		ID:     "capabilities/00-consistent",
-		Title:  "capabilities are complete, constant, and agree with what is implemented",
-		Clause: "Capabilities says what the backend guarantees, and is constant.",
-		run:    capabilitiesConsistent,
+		ID:    "capabilities/00-consistent",
+		Title: "capabilities are complete, constant, and agree with what is implemented",
+		Clause: "Capabilities says what the backend guarantees, and is constant. " +
+			"MaxTTL is at most backend.MaxTTL, and positive if grants expire.",
+		run: capabilitiesConsistent,
 	},
 	{
 		ID:     "capabilities/00-inspect",
@@ -64,7 +65,8 @@ func capabilitiesConsistent(t *T) {
 		"Wake":    c.Wake >= backend.WakePoll && c.Wake <= backend.WakePush,
 		"Fencing": c.Fencing >= backend.FencingNone && c.Fencing <= backend.FencingFailover,
 		"MinTTL":  c.MinTTL >= 0,
-		"MaxTTL":  c.MaxTTL == 0 || c.MaxTTL >= max(c.MinTTL, 50*time.Millisecond),
+		"MaxTTL": c.MaxTTL == 0 && c.Loss == backend.LossProcess ||
+			c.MaxTTL >= max(c.MinTTL, 50*time.Millisecond) && c.MaxTTL <= backend.MaxTTL,
 		"MaxName": c.MaxName >= 0 && c.MaxName <= backend.MaxName,
 	} {
 		if !ok {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	maxTTL           = 9_000_000_000 * time.Second // limit of the servers
-	leaseIdleTimeout = time.Minute                 // a lease unused for that long and for its TTL is given up
+	maxTTL           = backend.MaxTTL // the servers accept up to 9,000,000,000 s
+	leaseIdleTimeout = time.Minute    // a lease unused for that long and for its TTL is given up
 )
 
 // A session is the lease that all attempts with one TTL share. Its clock counts how long

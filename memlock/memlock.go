@@ -80,6 +80,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Shared:     true,
 		Permits:    true,
 		MinTTL:     50 * time.Millisecond,
+		MaxTTL:     backend.MaxTTL,
 		Caveats: []string{
 			"Excludes within one process only; tokens restart with the process.",
 		},

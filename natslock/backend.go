@@ -88,7 +88,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Fencing:  backend.FencingRestart,
 		MinTTL:   10 * time.Millisecond,
 		Lateness: record.Lateness,
-		MaxTTL:   b.config.MaxAge - b.config.MaxAge/10,
+		MaxTTL:   maxTTL(b.config.MaxAge),
 		Caveats: []string{
 			"Servers write to the disk every two minutes (sync_interval): a power failure of the machine of a single server, or of a majority, may lose locks and repeat tokens.",
 			record.CaveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
@@ -102,6 +102,14 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		c.Fencing = backend.FencingFailover
 	}
 	return c
+}
+
+// maxTTL leaves a tenth of the maximum age of a record; zero is no maximum.
+func maxTTL(age time.Duration) time.Duration {
+	if age == 0 {
+		return backend.MaxTTL
+	}
+	return min(age-age/10, backend.MaxTTL)
 }
 
 // Ping asks the servers for the state of the bucket.

@@ -3,6 +3,7 @@ package natslock
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -104,5 +105,18 @@ func TestSilentServer(t *testing.T) {
 	_, err = openURL(t.Context(), "nats://user:secret@"+silent.Addr().String()+"?timeout=100ms")
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("want an error without the password, got %v", err)
+	}
+}
+
+func TestMaxTTL(t *testing.T) {
+	for age, want := range map[time.Duration]time.Duration{
+		0:                         backend.MaxTTL, // records have no maximum age
+		time.Minute:               54 * time.Second,
+		math.MaxInt64:             backend.MaxTTL,
+		10 * 365 * 24 * time.Hour: backend.MaxTTL,
+	} {
+		if got := maxTTL(age); got != want {
+			t.Errorf("maximum age %v: want TTLs up to %v, got %v", age, want, got)
+		}
 	}
 }

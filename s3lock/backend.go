@@ -78,6 +78,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Wake:     backend.WakePoll,
 		Fencing:  backend.FencingFailover,
 		MinTTL:   time.Second,
+		MaxTTL:   backend.MaxTTL,
 		Lateness: record.Lateness,
 		Caveats: []string{
 			"Requests cost money: a holder writes about 3.3 times in a TTL, and the first waiter of each process reads at every poll interval. docs/backends/s3.md has the sums.",

@@ -47,7 +47,7 @@ func New(client *client) *Backend {
 func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
 		Name: "table", Scope: backend.ScopeNetwork, Loss: backend.LossTTL, Order: backend.Unordered,
-		Wake: backend.WakePoll, Fencing: backend.FencingMemory, MinTTL: 10 * time.Millisecond,
+		Wake: backend.WakePoll, Fencing: backend.FencingMemory, MinTTL: 10 * time.Millisecond, MaxTTL: backend.MaxTTL,
 		Caveats: []string{backend.CaveatClockRates, backend.CaveatSnapshot},
 	}
 }

@@ -79,7 +79,9 @@ func (v *value) encode() []byte {
 	return text
 }
 
-func (v *value) ttl() time.Duration { return time.Duration(v.TTL) * time.Millisecond }
+func (v *value) ttl() time.Duration {
+	return time.Duration(min(v.TTL, backend.MaxTTL.Milliseconds())) * time.Millisecond
+}
 
 // milliseconds rounds up.
 func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

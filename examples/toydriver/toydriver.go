@@ -52,6 +52,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Wake:    backend.WakePoll,
 		Fencing: backend.FencingMemory,
 		MinTTL:  10 * time.Millisecond,
+		MaxTTL:  backend.MaxTTL,
 	}
 }
 

@@ -25,7 +25,7 @@ var ErrReleased = errors.New("lock released")
 // Config is what an Engine needs.
 type Config struct {
 	Backend backend.Backend
-	Caps    backend.Capabilities // of Backend
+	Caps    backend.Capabilities // of Backend; MaxTTL is set
 	Cleaner *cleanup.Cleaner
 	Report  func(ctx context.Context, e Event)  // nil: nothing is reported; called without locks held
 	Outage  func(Outage)                        // nil: nothing is reported; called without locks held

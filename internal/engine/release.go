@@ -118,10 +118,7 @@ func (h *heldGrant) keep(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	defer done()
-	d = max(d, h.engine.caps.MinTTL)
-	if most := h.engine.caps.MaxTTL; most > 0 {
-		d = min(d, most)
-	}
+	d = min(max(d, h.engine.caps.MinTTL), h.engine.caps.MaxTTL)
 	if k, ok := backend.As[backend.Keeper](h.grant); ok {
 		return h.send(ctx, d, k.Keep)
 	}
@@ -191,7 +188,7 @@ func (h *heldGrant) awaitMinHold(err error) {
 // less if the backend cannot keep a grant for that long or if the last request failed.
 func (h *heldGrant) nextKeep(left time.Duration, err error) time.Duration {
 	next := left
-	if most := h.engine.caps.MaxTTL; most > 0 && most < left {
+	if most := h.engine.caps.MaxTTL; most < left {
 		next = most / 3
 	}
 	if err != nil {

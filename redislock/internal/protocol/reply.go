@@ -12,7 +12,7 @@ import (
 )
 
 // MaxTTL is the longest TTL.
-const MaxTTL = 365 * 24 * time.Hour
+const MaxTTL = backend.MaxTTL
 
 // Statuses of replies.
 const (
