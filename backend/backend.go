@@ -45,6 +45,13 @@ const MaxProvisionalTTL = 3 * time.Second
 // If a context ended the exchange, errors.Is must find its error beside the sentinel. No
 // error may contain a password.
 //
+// Connections that are open may die without a sign while new ones work: an address moved to
+// another server, a router forgot them. After a request that had no answer in its time, the
+// connections that were open when it began may all be dead. The next request of the driver
+// must go over one that was opened, or has been read from, since then: the driver closes the
+// idle ones, dials, or opens another stream. A request whose caller gave up after less than
+// 100 ms is no sign of that.
+//
 // A wrapper of a Backend has a method Unwrap() Backend, see [As].
 type Backend interface {
 	// TryAcquire makes one attempt to acquire req.Key and never waits for its holder. It

@@ -141,6 +141,12 @@ var faultsOfStrangers = []fault{
 		must:    []string{"loss/28-slow-replies"},
 	},
 	{
+		name:  "sends its next request over another connection as old as the one that had no answer",
+		build: func(w *wrap, _ *service) { w.wire.keepDead() },
+		plain: true, harness: overWire,
+		must: []string{"loss/28-stale-connections"},
+	},
+	{
 		name:    "every failed request is called not executed",
 		build:   onErrors(func(_ context.Context, err error) error { return certain{err} }),
 		plain:   true,

@@ -19,11 +19,14 @@ type wire struct {
 	replies                  int // that arrive before the rest is lost, if counting
 	counting                 bool
 	changed                  chan struct{} // closed when one of them changes
+	idle, busy, dead         int           // connections
+	keepsDead                bool          // a request without answer does not end the other connections that are as old
 }
 
 var (
-	_ conformance.Link          = (*wire)(nil)
-	_ conformance.ReplySilencer = (*wire)(nil)
+	_ conformance.Link               = (*wire)(nil)
+	_ conformance.ReplySilencer      = (*wire)(nil)
+	_ conformance.ConnectionSilencer = (*wire)(nil)
 )
 
 func (w *wire) set(f func()) {
@@ -44,6 +47,51 @@ func (w *wire) Heal() {
 	w.set(func() { w.cut, w.losesRequests, w.losesRest, w.counting, w.delay = false, false, false, false, 0 })
 }
 func (w *wire) SilenceAfterReplies(n int) { w.set(func() { w.replies, w.counting = n, true }) }
+
+func (w *wire) SilenceOpen() { w.set(func() { w.dead, w.idle = w.idle, 0 }) }
+
+// keepDead makes requests go over one dead connection after another.
+func (w *wire) keepDead() {
+	if w != nil {
+		w.keepsDead = true
+	}
+}
+
+// connect takes a connection of the pool for an exchange, and reports whether it is one that fell silent.
+func (w *wire) connect() (dead bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead > 0 {
+		w.dead--
+		return true
+	}
+	w.busy++
+	w.idle = max(w.idle, w.busy)
+	return false
+}
+
+func (w *wire) disconnect() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy--
+}
+
+// times ends a request without answer, after the limit of this client.
+func (w *wire) times(ctx context.Context) error {
+	limit := time.NewTimer(500 * time.Millisecond)
+	defer limit.Stop()
+	select {
+	case <-ctx.Done():
+		return backend.Uncertain(ctx.Err())
+	case <-limit.C:
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.keepsDead {
+		w.dead = 0
+	}
+	return backend.Uncertain(errors.New("no answer"))
+}
 
 // losesReply counts a reply, and reports whether it is lost.
 func (w *wire) losesReply() bool {
@@ -85,6 +133,10 @@ func exchange[T any](ctx context.Context, w *wire, execute func() (T, error)) (n
 	case losesRequests:
 		return none, w.silence(ctx, changed)
 	}
+	if w.connect() {
+		return none, w.times(ctx)
+	}
+	defer w.disconnect()
 	time.Sleep(delay) // the request is on its way
 	v, err := execute()
 	if w.losesReply() {

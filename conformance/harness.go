@@ -124,6 +124,12 @@ type ReplySilencer interface {
 	SilenceAfterReplies(n int)
 }
 
+// ConnectionSilencer is a Link that can drop all bytes, in both directions, of the connections that are open now, without
+// closing them: a virtual address failed over, or a router forgot them. Connections made after that work.
+type ConnectionSilencer interface {
+	SilenceOpen()
+}
+
 // slack returns the tolerance for lateness.
 func (h *Harness) slack() time.Duration {
 	if h.Slack > 0 {

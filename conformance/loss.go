@@ -103,6 +103,14 @@ var lossCases = []Case{
 		run:    func(t *T) { t.linkLoss(func(l Link) { l.BlackholeReplies() }) },
 	},
 	{
+		ID:    "loss/28-stale-connections",
+		Title: "connections that all fall silent at once, while new ones work, cost no lease and delay a Lock by two requests without answer",
+		Clause: "After a request that had no answer in its time, the next one goes over a connection that was opened, or has been" +
+			" read from, since that request began.",
+		needs: []need{needExpiry, needLink},
+		run:   staleConnections,
+	},
+	{
 		ID:     "loss/29-stopped-holder",
 		Title:  "a holder that was stopped finds its lease ended at its first check; it keeps a lock that does not expire",
 		Clause: "A process that was stopped past its lease finds the lease ended at its next check.",

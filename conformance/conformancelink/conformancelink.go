@@ -26,7 +26,8 @@ import (
 	"time"
 )
 
-// Link is a TCP proxy on loopback to one server. It is a conformance.Link, a conformance.ReplyCutter and a conformance.ReplySilencer.
+// Link is a TCP proxy on loopback to one server. It is a conformance.Link, a conformance.ReplyCutter, a
+// conformance.ReplySilencer and a conformance.ConnectionSilencer.
 //
 // Methods may be called from any goroutine. A fault replaces the one before. It applies to connections that are open
 // and to new ones, until Heal.
@@ -134,7 +135,7 @@ func (k *Link) Heal() {
 	for c := range k.conns {
 		c.trap.Store(nil)
 	}
-	k.resetConns(func(c *conn) bool { return c.holed })
+	k.resetConns(func(c *conn) bool { return c.holed || c.silent })
 	if k.listener != nil || k.closed {
 		return
 	}
@@ -164,6 +165,16 @@ func (k *Link) DropReply(match func(request []byte) bool) <-chan struct{} {
 // DropRequest is [Link.DropReply], but the server does not get the request either.
 func (k *Link) DropRequest(match func(request []byte) bool) <-chan struct{} {
 	return k.trap(match, false)
+}
+
+// SilenceOpen drops all bytes both ways on the connections that are open now, without closing them, as a network does
+// in which a router has forgotten them. Connections made after that work.
+func (k *Link) SilenceOpen() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for c := range k.conns {
+		c.silent = true
+	}
 }
 
 // CutAfterReplies lets n more chunks of what the server says through and resets every connection in place of the next

@@ -187,6 +187,8 @@ func answers(t *testing.T, k *Link) {
 var _ interface {
 	conformance.Link
 	conformance.ReplyCutter
+	conformance.ReplySilencer
+	conformance.ConnectionSilencer
 } = (*Link)(nil)
 
 func TestLinkPasses(t *testing.T) {
@@ -356,41 +358,5 @@ func TestLinkDropsOne(t *testing.T) {
 	if s.has("lost") {
 		t.Error("DropRequest: the request was executed")
 	}
-	answers(t, k)
-}
-
-func TestLinkCutsAfterReplies(t *testing.T) {
-	t.Parallel()
-	k, s := linked(t)
-	w, other := dial(t, k.Addr()), dial(t, k.Addr())
-	other.send("PING") // until it is answered the proxy may not have the connection
-	other.wants("did PING")
-	k.CutAfterReplies(1)
-	w.send("PING")
-	w.wants("did PING")
-	w.send("SET cut")
-	w.wantsReset()
-	other.wantsReset()
-	if !s.has("cut") {
-		t.Error("the request whose reply was cut off was not executed")
-	}
-	answers(t, k)
-}
-
-func TestLinkSilentAfterReplies(t *testing.T) {
-	t.Parallel()
-	k, s := linked(t)
-	w := dial(t, k.Addr())
-	k.SilenceAfterReplies(1)
-	w.send("PING")
-	w.wants("did PING")
-	w.send("SET silent")
-	lost(t, k, 1)
-	if !s.has("silent") {
-		t.Error("the request whose reply was dropped was not executed")
-	}
-	w.wantsSilence()
-	k.Heal()
-	w.wantsReset()
 	answers(t, k)
 }

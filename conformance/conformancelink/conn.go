@@ -15,6 +15,7 @@ type conn struct {
 	link           *Link
 	client, server net.Conn
 	holed          bool                 // bytes or a close were lost: it may never carry anything again; under link.mu
+	silent         bool                 // it loses everything, whatever the fault; under link.mu
 	trap           atomic.Pointer[trap] // lose what the server says next
 	over           chan struct{}        // closed by reset
 	once           sync.Once
@@ -123,7 +124,7 @@ func (c *conn) loses(request bool) bool {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	f := c.link.fault
-	if request && f.loseRequests || !request && f.loseReplies {
+	if c.silent || request && f.loseRequests || !request && f.loseReplies {
 		c.holed = true
 		return true
 	}

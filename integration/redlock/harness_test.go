@@ -107,6 +107,7 @@ func (l links) Blackhole()            { l.all((*provision.Proxy).Blackhole) }
 func (l links) BlackholeReplies()     { l.all((*provision.Proxy).BlackholeReplies) }
 func (l links) Delay(d time.Duration) { l.all(func(p *provision.Proxy) { p.Delay(d) }) }
 func (l links) CutAfterReplies(n int) { l.all(func(p *provision.Proxy) { p.CutAfterReplies(n) }) }
+func (l links) SilenceOpen()          { l.all(func(p *provision.Proxy) { p.SilenceOpen() }) }
 func (l links) SilenceAfterReplies(n int) {
 	l.all(func(p *provision.Proxy) { p.SilenceAfterReplies(n) })
 }
