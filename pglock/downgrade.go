@@ -22,7 +22,6 @@ func (g *grant) Downgrade(ctx context.Context) error {
 	_, _, err := query(ctx, b, 0, func(r pgx.CollectableRow) (none struct{}, err error) {
 		return none, r.Scan(&status, &capacity, &handedOver, nil)
 	}, do(b.sql.lock, key), down, do(b.sql.endAny, key, "", "admit", "", "", false), down)
-	g.a.shares = true
 	g.mu.Lock()
 	g.shared = g.shared || err == nil && status == granted
 	g.doubtful = err != nil && !g.shared

@@ -95,7 +95,8 @@ func (g *grant) Release(ctx context.Context) error {
 	b.mu.Lock()
 	g.a.ended = true
 	b.mu.Unlock()
-	ended, err := b.release(ctx, g.a.key, g.a.req.Owner, g.a.unanswered, g.a.shares)
+	shared, doubtful := g.isShared()
+	ended, err := b.release(ctx, g.a.key, g.a.req.Owner, g.a.unanswered, g.a.shares || shared || doubtful)
 	g.a.unregister() // also after an error: a grant that is pushed now is to be released
 	if err == nil && ended == nil {
 		err = b.lost(g.a.key)
