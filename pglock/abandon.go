@@ -68,7 +68,7 @@ func (b *Backend) abandonAll(ctx context.Context, all []abandoning, errs []error
 		calls = append(calls, b.endCalls(a.ending)...)
 	}
 	released, err := b.endAll(ctx, retryFor, calls)
-	if (rolledBack(err) || sqlState(err) == "55P03") && len(all) > 1 {
+	if rolledBack(err) && len(all) > 1 {
 		b.abandonAll(ctx, all[:len(all)/2], errs)
 		b.abandonAll(ctx, all[len(all)/2:], errs)
 		return

@@ -23,6 +23,7 @@ type Backend struct {
 	process  string // random; names the channel of this process
 	secret   []byte // random; see secretOf
 	listener *listener
+	fixPlans bool // each transaction sets what its plans depend on, also one of a single statement
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

@@ -25,7 +25,13 @@ func sqlState(err error) string {
 
 // rolledBack reports whether the server rolled back the statement in favor of another
 // transaction, so that it may be sent again.
-func rolledBack(err error) bool { return sqlState(err) == "40001" || sqlState(err) == "40P01" }
+func rolledBack(err error) bool {
+	switch sqlState(err) {
+	case "40001", "40P01", "55P03": // the last one: lock_timeout
+		return true
+	}
+	return false
+}
 
 // tooManyConnections reports whether the server refused a connection because of a
 // limit of the server, the database or the role.

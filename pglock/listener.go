@@ -248,7 +248,11 @@ func (l *listener) connect() (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = conn.Exec(ctx, "LISTEN "+channelPrefix+b.process, pgx.QueryExecModeSimpleProtocol)
+	listen := "LISTEN " + channelPrefix + b.process
+	if b.opt.direct != nil || !b.opt.pooled.Load() { // of a pooler the session would keep it
+		listen += "; SET idle_session_timeout = 0"
+	}
+	_, err = conn.Exec(ctx, listen, pgx.QueryExecModeSimpleProtocol)
 	if err == nil && b.opt.pooled.Load() {
 		err = l.checkDelivery(ctx, conn)
 	}

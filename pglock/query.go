@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -16,8 +17,7 @@ import (
 // noRetry, as retryFor of query: a statement that the server rolled back is not sent again.
 const noRetry time.Duration = -1
 
-// call is a statement with its arguments, which are of types []byte, string, int64 and bool
-// if it is sent together with others.
+// call is a statement with its arguments.
 type call struct {
 	sql  string
 	args []any
@@ -40,6 +40,9 @@ func query[T any](ctx context.Context, b *Backend, retryFor time.Duration, scan 
 		return nil, sent, backend.ErrClosed
 	}
 	defer b.wg.Done()
+	if b.fixPlans {
+		calls = append([]call{do(b.sql.settings)}, calls...)
+	}
 	begun := time.Now()
 	within, cancel := context.WithTimeout(ctx, b.opt.timeout)
 	defer func() { cancel() }()
@@ -72,7 +75,8 @@ func query[T any](ctx context.Context, b *Backend, retryFor time.Duration, scan 
 }
 
 func send[T any](ctx context.Context, b *Backend, conn *pgx.Conn, scan pgx.RowToFunc[T], calls []call) (rows []T, sent time.Time, err error) {
-	if len(calls) > 1 {
+	// Without a prepared statement pgx reads results as text, of which settings of the session change the form.
+	if len(calls) > 1 || b.opt.pooled.Load() && calls[0].sql != b.sql.probe {
 		return pipeline(ctx, b, conn, scan, calls)
 	}
 	sent = time.Now()
@@ -91,18 +95,21 @@ func send[T any](ctx context.Context, b *Backend, conn *pgx.Conn, scan pgx.RowTo
 // READ COMMITTED each one sees what was committed before it began.
 func pipeline[T any](ctx context.Context, b *Backend, conn *pgx.Conn, scan pgx.RowToFunc[T], calls []call) (rows []T, sent time.Time, err error) {
 	prepare := !b.opt.pooled.Load() && conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
-	batch := &pgconn.Batch{}
+	batch, binary := &pgconn.Batch{}, []int16{pgx.BinaryFormatCode}
 	for _, c := range calls {
-		values, formats := encode(c.args)
+		values, formats, err := encode(conn.TypeMap(), c.args)
+		if err != nil {
+			return nil, sent, err
+		}
 		if !prepare {
-			batch.ExecParams(c.sql, values, nil, formats, nil)
+			batch.ExecParams(c.sql, values, nil, formats, binary)
 			continue
 		}
 		statement, err := conn.Prepare(ctx, c.sql, c.sql) // once for each connection
 		if err != nil {
 			return nil, sent, err
 		}
-		batch.ExecPrepared(statement.Name, values, formats, nil)
+		batch.ExecPrepared(statement.Name, values, formats, binary)
 	}
 	sent = time.Now()
 	results := conn.PgConn().ExecBatch(ctx, batch)
@@ -119,15 +126,23 @@ func pipeline[T any](ctx context.Context, b *Backend, conn *pgx.Conn, scan pgx.R
 }
 
 // encode returns arguments as the server reads them: bytes as they are, all else as text.
-func encode(args []any) (values [][]byte, formats []int16) {
+func encode(types *pgtype.Map, args []any) (values [][]byte, formats []int16, err error) {
 	for _, arg := range args {
-		value, format := []byte(fmt.Sprint(arg)), int16(pgx.TextFormatCode)
-		if raw, ok := arg.([]byte); ok {
-			value, format = raw, pgx.BinaryFormatCode
+		value, format := []byte(nil), int16(pgx.TextFormatCode)
+		switch v := arg.(type) {
+		case []byte:
+			value, format = v, pgx.BinaryFormatCode
+		case [][]byte, []string, []int64:
+			array, _ := types.TypeForValue(arg)
+			if value, err = types.Encode(array.OID, format, arg, nil); err != nil {
+				return nil, nil, err
+			}
+		default: // string, a number, bool
+			value = []byte(fmt.Sprint(arg)) // not nil, which is NULL
 		}
 		values, formats = append(values, value), append(formats, format)
 	}
-	return values, formats
+	return values, formats, nil
 }
 
 // exec executes statements and returns the time before they were sent and the number of

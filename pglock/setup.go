@@ -38,11 +38,12 @@ func (b *Backend) probe(ctx context.Context) (found bool, err error) {
 	var oid int64
 	var pid uint32
 	var comment string
-	var readOnly bool
+	var readOnly, fixPlans bool
 	var serverVersion int
+	b.fixPlans = false       // a probe is one statement
 	b.opt.pooled.Store(true) // until the reply
 	_, _, err = query(ctx, b, 0, func(r pgx.CollectableRow) (none struct{}, err error) {
-		err = r.Scan(&oid, &comment, &readOnly, &serverVersion, &pid)
+		err = r.Scan(&oid, &comment, &readOnly, &serverVersion, &pid, &fixPlans)
 		// At login a pooler reports a process id of its own, not that of a session.
 		b.opt.pooled.Store(r.(pgx.Rows).Conn().PgConn().PID() != pid || !b.opt.listen || b.opt.direct != nil)
 		return none, err
@@ -58,6 +59,7 @@ func (b *Backend) probe(ctx context.Context) (found bool, err error) {
 		return false, fmt.Errorf("%w table %s: its comment is %.60q, want %q: it was not created by this driver, or by another version; set another table, or apply pglock.Schema to create one",
 			backend.ErrInvalid, b.sql.table, comment, schemaVersion)
 	}
+	b.fixPlans = fixPlans
 	return oid != 0, nil
 }
 

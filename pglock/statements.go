@@ -50,9 +50,10 @@ var fragments = strings.NewReplacer(
 	// Greater than each token of the name before, also if its row was removed: then the row with
 	// the floor is as new as the removal. A row that is removed meanwhile is in the snapshot.
 	"{first token}", "greatest({us}, (SELECT max(token) + 1 FROM {table} WHERE place = 0 AND name IN ('', $1)))",
-	// Plans of the statements after this one may be made before the first ANALYZE of the table. They would read all
-	// waiters and sort them, and not read the first ones in the order of the index.
-	"{use indexes}", "concat(set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true))",
+	// For the statements after this one, which may be planned before the first ANALYZE of the table, or after one that
+	// found it full: they would read all waiters and sort them, or be compiled for seconds while the row is locked. The
+	// role may have other settings.
+	"{settings}", settings("enable_seqscan off, enable_bitmapscan off, enable_indexscan on, enable_nestloop on, enable_sort on, jit off"),
 	"{dead}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
 	"{doomed}", "(left(process, 16) IN (SELECT process FROM doomed) OR EXISTS (SELECT FROM doomed WHERE process = '*'))",
 	// Asks a waiter whether its process is alive; and the notification of that.
@@ -71,11 +72,18 @@ var (
 	commit = regexp.MustCompile(`\{commit ([^{}]*)\}`)
 )
 
+// settings returns an expression that changes settings until the end of the transaction.
+func settings(list string) string {
+	set := regexp.MustCompile(`(\w+) (\w+)`).ReplaceAllString(list, "set_config('$1', '$2', true)")
+	return "concat(" + set + ")"
+}
+
 // statements are the statements for one table.
 type statements struct {
 	table                                                     string // quoted
 	schema, columns, probe, lock, ensure, acquire, end, leave string
 	renew, renewMany, inspect, guard, turn, sweep             string
+	settings                                                  string // before a statement that is sent alone, for roles that need it
 	// of shares
 	endAny, share, peek, answer, renewShare, renewShares, keepShare, downgrade string
 }
@@ -98,6 +106,7 @@ func newStatements(table string) (statements, error) {
 		inspect: load("inspect"), guard: load("guard"), turn: load("turn"), sweep: load("sweep"),
 		endAny: load("end_any"), share: load("share"), peek: load("peek"), answer: load("answer"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
 		keepShare: load("keep_share"), downgrade: load("downgrade"),
+		settings: expand("SELECT {settings}", quoted),
 	}, nil
 }
 

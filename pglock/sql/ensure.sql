@@ -1,3 +1,3 @@
 -- $1 name. As lock.sql, and inserts the row if it is missing.
-INSERT INTO {table} (name, place, token) VALUES ($1, 0, {first token})
-ON CONFLICT (name, place) DO UPDATE SET token = excluded.token WHERE {use indexes} IS NULL
+INSERT INTO {table} AS l (name, place, token) SELECT $1, 0, {first token} WHERE {settings} <> ''
+ON CONFLICT (name, place) DO UPDATE SET token = l.token WHERE l.token IS NULL
