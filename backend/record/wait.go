@@ -255,6 +255,7 @@ func (q *Queue) join(key string) *turn {
 	if t == nil {
 		t = &turn{taken: make(chan struct{}, 1)}
 		q.turns[key] = t
+		q.Locks.seen.wait(key)
 	}
 	t.waiters++
 	return t
@@ -267,6 +268,7 @@ func (q *Queue) leave(key string, t *turn) {
 	last := t.waiters == 0
 	if last {
 		delete(q.turns, key)
+		q.Locks.seen.forgo(key)
 	}
 	q.mu.Unlock()
 	if last && t.stop != nil {

@@ -1,21 +1,30 @@
 package record
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
 
-// watched remembers since when this client has seen the records of others unchanged.
+// watched remembers since when this client has seen the records of others unchanged: those of the
+// keys for which it waits, and those of the others that it has read last. Of these it remembers at
+// least mostSights and at most twice as many: the sights of two generations. A sight moves to the present
+// one when it is used; an old one that was not used is forgotten, which costs the client that comes
+// back another TTL.
 type watched struct {
-	mu    sync.Mutex // guards the fields below
-	byKey map[string]sight
-	limit int // at which old sights are removed
+	mu           sync.Mutex // guards the fields below
+	present, old map[string]sight
+	waiting      map[string]struct{} // keys whose sights stay
 }
+
+// mostSights is how many sights the present generation has, beside those of the keys for which
+// the client waits. A sight has about 300 bytes.
+const mostSights = 1 << 14
 
 type sight struct {
 	written
-	ttl         time.Duration
-	since, last time.Time
+	ttl   time.Duration
+	since time.Time
 }
 
 // written is one write of a record. Versions of a service that has lost its data may repeat, but
@@ -25,37 +34,57 @@ type written struct {
 	writes         int
 }
 
-const (
-	leastSights = 1024
-	// oldSight is after how long a sight that was not used again may be removed. That costs
-	// a client that comes back later another TTL.
-	oldSight = 25 * time.Hour
-)
-
 // look records that the record of a key was received, and returns for how long it has been
 // unchanged.
 func (w *watched) look(key string, seen written, ttl time.Duration) time.Duration {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.byKey[key]
+	s, present := w.findLocked(key)
 	if s.written != seen {
 		s = sight{written: seen, ttl: ttl, since: now}
 	}
-	s.last = now
-	if w.byKey == nil {
-		w.byKey = map[string]sight{}
+	if !present && len(w.present) >= mostSights+len(w.waiting) {
+		w.ageLocked()
 	}
-	if len(w.byKey) >= max(w.limit, leastSights) {
-		for k, old := range w.byKey {
-			if now.Sub(old.last) > oldSight {
-				delete(w.byKey, k)
-			}
-		}
-		w.limit = 2 * len(w.byKey)
+	if w.present == nil {
+		w.present = map[string]sight{}
 	}
-	w.byKey[key] = s
+	w.present[key] = s
+	delete(w.old, key)
 	return now.Sub(s.since)
+}
+
+// findLocked returns the sight of a key, the zero sight if there is none, and whether it is of the
+// present generation.
+func (w *watched) findLocked(key string) (s sight, present bool) {
+	if s, present = w.present[key]; !present {
+		s = w.old[key]
+	}
+	return s, present
+}
+
+// ageLocked makes the present generation the old one.
+func (w *watched) ageLocked() {
+	kept := w.old
+	maps.DeleteFunc(kept, func(key string, _ sight) bool { _, stays := w.waiting[key]; return !stays })
+	w.present, w.old = kept, w.present
+}
+
+// wait keeps the sight of a key until forgo is called.
+func (w *watched) wait(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting == nil {
+		w.waiting = map[string]struct{}{}
+	}
+	w.waiting[key] = struct{}{}
+}
+
+func (w *watched) forgo(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting, key)
 }
 
 // left returns for how long a record must still be unchanged until it has been for its TTL, and this client may take
@@ -63,11 +92,13 @@ func (w *watched) look(key string, seen written, ttl time.Duration) time.Duratio
 func (w *watched) left(key string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return max(0, w.byKey[key].ttl-time.Since(w.byKey[key].since))
+	s, _ := w.findLocked(key)
+	return max(0, s.ttl-time.Since(s.since))
 }
 
 func (w *watched) forget(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.byKey, key)
+	delete(w.present, key)
+	delete(w.old, key)
 }
