@@ -77,8 +77,8 @@ type Backend interface {
 }
 
 // Grant is one successful attempt. Package lock calls its methods one at a time, with two
-// exceptions: Release may overlap a Renew that was called before, and any method may overlap
-// a RenewBatch whose result for this grant is not awaited any more.
+// exceptions: Release may overlap a Renew or a Downgrade that was called before, and any method
+// may overlap a RenewBatch whose result for this grant is not awaited any more.
 //
 // A wrapper of a Grant has a method Unwrap() Grant, see [As].
 type Grant interface {

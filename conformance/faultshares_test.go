@@ -151,6 +151,21 @@ var faultsOfShares = []fault{
 		must: []string{"shared/44-downgrade-reply-dropped"},
 	},
 	{
+		name: "a downgrade that comes after the release acquires the key",
+		build: onShareGrant(func(w *wrap, req backend.Request, g *shareFault) {
+			g.downgrade = func(ctx context.Context) error {
+				time.Sleep(time.Millisecond) // a slow request
+				err := g.Grant.(backend.Downgrader).Downgrade(ctx)
+				if errors.Is(err, backend.ErrLost) {
+					req.Share = backend.Reader
+					_, err = w.Backend.TryAcquire(ctx, req)
+				}
+				return err
+			}
+		}),
+		must: []string{"shared/44-downgrade-races-unlock"},
+	},
+	{
 		name: "the tokens of readers are all the same",
 		build: onShareGrant(func(_ *wrap, req backend.Request, g *shareFault) {
 			if req.Share == backend.Reader {

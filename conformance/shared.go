@@ -62,6 +62,13 @@ var sharedCases = []Case{
 		run:    downgradeReplyDropped,
 	},
 	{
+		ID:     "shared/44-downgrade-races-unlock",
+		Title:  "Downgrade, Unlock, Extend, Check and Err of a lease at the same time: afterwards the key is free",
+		Clause: "Release may overlap a Renew or a Downgrade that was called before.",
+		needs:  []need{needShared},
+		run:    downgradeRacesUnlock,
+	},
+	{
 		ID:     "shared/44-inspect",
 		Title:  "Inspect and List show all holders with their shares and slots, and the shares of the waiters",
 		Clause: "Info.Holder and Info.Others are the holders in the order of their tokens.",
