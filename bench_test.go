@@ -54,6 +54,33 @@ func BenchmarkLockUnlock(b *testing.B) {
 	})
 }
 
+// BenchmarkErr asks whether a lease is held, beside a context of package context.
+func BenchmarkErr(b *testing.B) {
+	c, err := lock.Open(b.Context(), "mem:")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	l, err := c.Mutex("k").Lock(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"context": ctx, "lease": l.Context()} {
+		b.Run("Err/"+name, func(b *testing.B) {
+			for b.Loop() {
+				_ = ctx.Err()
+			}
+		})
+		b.Run("Done/"+name, func(b *testing.B) {
+			for b.Loop() {
+				_ = ctx.Done()
+			}
+		})
+	}
+}
+
 // BenchmarkManyLeases holds many leases of one client for a TTL, with a backend that
 // takes a while for each request and serves some at a time, and reports what a lease
 // costs at rest and how many requests renew them.

@@ -21,9 +21,8 @@ type Client struct {
 	opened  *core              // nil if opening is set
 	opening *lazy.Opener[core] // WithLazyOpen, and the service did not answer at once
 
-	closing   atomic.Bool
-	closeDone chan struct{} // closed when the first Close has returned
-	closeErr  error         // its result
+	closing  once
+	closeErr error // the result of the first Close
 }
 
 // core is the part of a client that needs an open backend.
@@ -92,17 +91,14 @@ func (c *Client) Capabilities() backend.Capabilities {
 // is not freed by then expires, and Close returns an error. A second call returns what the
 // first returned. Close must not be called from an Observer.
 func (c *Client) Close(ctx context.Context) error {
-	if c.closing.CompareAndSwap(false, true) {
-		defer close(c.closeDone) // also if an observer panics
+	c.closing.do(func() {
 		if c.opening != nil {
 			c.stopOpening(ctx)
 		}
 		if core := c.core(); core != nil {
 			c.closeErr = c.wrap("close", "", core.engine.Close(ctx))
 		}
-		return c.closeErr
-	}
-	<-c.closeDone
+	})
 	return c.closeErr
 }
 

@@ -28,8 +28,9 @@ type combinedLease struct {
 func newCombinedLease(values context.Context, name string, leases []*Lease) *Lease {
 	c := &combinedLease{label: name, leases: leases}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(values))
-	l := &Lease{of: c, unlocked: make(chan struct{})}
-	c.ctx, c.cancel = leaseContext{&combinedContext{ctx, c}, l}, cancel
+	l := &Lease{of: c}
+	c.ctx.Context, c.ctx.lease = &combinedContext{ctx, c}, l
+	c.cancel = cancel
 	this := weak.Make(l) // the parts do not keep a forgotten lease reachable
 	for _, p := range leases {
 		context.AfterFunc(p.of.Context().Context, func() {

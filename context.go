@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 )
 
 // leaseKey is the context key of the innermost lease.
@@ -24,7 +25,8 @@ func FromContext(ctx context.Context) *Lease {
 // leaseContext is the context of a lease, with the lease as its value.
 type leaseContext struct {
 	context.Context
-	lease *Lease
+	lease  *Lease
+	waited atomic.Bool // Done was called by another package than context
 }
 
 func (c *leaseContext) Value(key any) any {
@@ -38,10 +40,14 @@ func (c *leaseContext) Value(key any) any {
 // makes the lease one that is never reported as forgotten. But package context keeps a context
 // that is derived from this one reachable, and with it the lease, until it is canceled.
 func (c *leaseContext) Done() <-chan struct{} {
-	var pc [1]uintptr
-	runtime.Callers(2, pc[:])
-	frame, _ := runtime.CallersFrames(pc[:]).Next()
-	c.lease.of.waited(strings.HasPrefix(frame.Function, "context."))
+	if !c.waited.Load() {
+		var pc [1]uintptr
+		runtime.Callers(2, pc[:])
+		frame, _ := runtime.CallersFrames(pc[:]).Next()
+		pins := strings.HasPrefix(frame.Function, "context.")
+		c.waited.Store(!pins)
+		c.lease.of.waited(pins)
+	}
 	return c.Context.Done()
 }
 

@@ -26,6 +26,6 @@ func MaxQueueWait(d time.Duration) time.Duration { return renewal.MaxQueueWait(d
 // SetSuspended replaces the time for which the machine was suspended, until restore is called.
 func SetSuspended(f func() time.Duration) (restore func()) {
 	old := trust.Suspended
-	trust.Suspended = f
+	trust.Suspended = func(time.Time) time.Duration { return f() }
 	return func() { trust.Suspended = old }
 }

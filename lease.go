@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/lock/internal/engine"
@@ -16,9 +15,8 @@ type Lease struct {
 	of     lease
 	single singleLease // of, for a lock of a Client
 
-	unlocking atomic.Bool   // Unlock has been called
-	unlocked  chan struct{} // closed when the first Unlock has returned
-	unlockErr error         // its result
+	unlocking once
+	unlockErr error // the result of the first Unlock
 }
 
 // lease is what a Lease stands for: one grant, or several leases. Its errors are those of
@@ -144,12 +142,7 @@ func (l *Lease) RestartMinHold() { l.of.SetMinHoldStart(time.Now()) }
 // retries in the background until the lease has expired. An outage that begins while the
 // lease is trusted is never reported as a loss.
 func (l *Lease) Unlock(ctx context.Context) error {
-	if l.unlocking.CompareAndSwap(false, true) {
-		defer close(l.unlocked) // also if an observer panics
-		l.unlockErr = l.of.unlock(ctx)
-		return l.unlockErr
-	}
-	<-l.unlocked
+	l.unlocking.do(func() { l.unlockErr = l.of.unlock(ctx) })
 	return l.unlockErr
 }
 
@@ -194,6 +187,13 @@ func (c *Client) watch(l *Lease, held *engine.Lease) {
 		held.Place = engine.CallerPlace("github.com/interlock-go/lock.")
 	}
 	if c.reports() || c.cfg.releaseForgotten {
-		runtime.AddCleanup(l, func(held *engine.Lease) { held.Forgotten(c.cfg.releaseForgotten) }, held)
+		forgotten := reportForgotten
+		if c.cfg.releaseForgotten {
+			forgotten = releaseForgotten
+		}
+		runtime.AddCleanup(l, forgotten, held)
 	}
 }
+
+func reportForgotten(held *engine.Lease)  { held.Forgotten(false) }
+func releaseForgotten(held *engine.Lease) { held.Forgotten(true) }

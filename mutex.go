@@ -137,8 +137,9 @@ func (m *mutex) acquire(ctx context.Context, op string, wait bool) (*Lease, erro
 	if err != nil {
 		return nil, m.client.wrap(op, m.name, err)
 	}
-	l := &Lease{single: singleLease{Lease: held, client: m.client}, unlocked: make(chan struct{})}
-	l.of, l.single.ctx = &l.single, leaseContext{held.Context(), l}
+	l := &Lease{single: singleLease{Lease: held, client: m.client}}
+	l.of = &l.single
+	l.single.ctx.Context, l.single.ctx.lease = held.Context(), l
 	m.client.watch(l, held)
 	return l, nil
 }

@@ -80,7 +80,7 @@ func New(b backend.Backend, opts ...Option) (*Client, error) {
 }
 
 func newClient(opts []Option) *Client {
-	c := &Client{cfg: clientConfig{mutex: defaultMutexConfig()}, seq: clients.Add(1), closeDone: make(chan struct{})}
+	c := &Client{cfg: clientConfig{mutex: defaultMutexConfig()}, seq: clients.Add(1)}
 	for _, o := range opts {
 		o.applyClient(&c.cfg)
 	}

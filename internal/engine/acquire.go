@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/bound"
 	"github.com/interlock-go/lock/internal/retry"
+	"github.com/interlock-go/lock/internal/task"
 	"github.com/interlock-go/lock/internal/trust"
 )
 
@@ -46,6 +48,8 @@ type attempt struct {
 	op     string
 	start  time.Time
 	values context.Context // of the caller: for the lease and for events
+	task   task.Wait
+	id     [16 + 32]byte // see newOwner
 
 	mu     sync.Mutex           // guards the fields below
 	locked *backend.LockedError // the holder, as far as it is known; nil before the wait
@@ -69,12 +73,11 @@ func (a *attempt) acquire(ctx context.Context, wait bool) (*Lease, error) {
 		ctx, cancel = retry.WithWaitLimit(ctx, limit)
 		defer cancel()
 	}
-	task := e.tasks.BeginWait(ctx)
-	if task == nil {
+	if !e.tasks.BeginWait(ctx, &a.task) {
 		return nil, backend.ErrClosed
 	}
-	defer task.Done()
-	l, err := a.request(task.Context, wait)
+	defer a.task.Done()
+	l, err := a.request(&a.task.Context, wait)
 	if err != nil && e.tasks.Closing().Err() != nil && ctx.Err() == nil {
 		return nil, closedError(err)
 	}
@@ -84,8 +87,7 @@ func (a *attempt) acquire(ctx context.Context, wait bool) (*Lease, error) {
 // nest adds a lease to the grant of the same key that ctx has. It returns nil if the grant
 // has ended.
 func (a *attempt) nest(ctx context.Context, h *heldGrant) (*Lease, error) {
-	l := newLease(ctx, h)
-	l.nested = true
+	l := &Lease{held: h, values: ctx, nested: true}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	share := a.m.params.Share
@@ -148,10 +150,11 @@ func tryTimeout(ttl time.Duration) time.Duration {
 // try sends one request that does not wait.
 func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	req, relay := a.newRequest()
-	bound, cancel := context.WithTimeout(ctx, tryTimeout(req.TTL))
-	defer cancel()
+	var within bound.Context
+	within.Init(ctx, ctx, time.Now().Add(tryTimeout(req.TTL)))
+	defer within.End(context.Canceled)
 	sent := trust.Now()
-	g, err := a.m.engine.cfg.Backend.TryAcquire(bound, req)
+	g, err := a.m.engine.cfg.Backend.TryAcquire(&within, req)
 	if err != nil {
 		return nil, a.acquireFailed(ctx, req, err)
 	}
@@ -161,13 +164,15 @@ func (a *attempt) try(ctx context.Context) (*Lease, error) {
 func (a *attempt) newRequest() (backend.Request, *lossRelay) {
 	relay := &lossRelay{engine: a.m.engine}
 	p := &a.m.params
-	return backend.Request{Key: p.Key, Owner: newOwner(), Share: p.Share, TTL: p.TTL, Metadata: p.Metadata, OnLost: relay.report}, relay
+	return backend.Request{Key: p.Key, Owner: a.newOwner(), Share: p.Share, TTL: p.TTL, Metadata: p.Metadata, OnLost: relay.report}, relay
 }
 
-func newOwner() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails
-	return hex.EncodeToString(id[:])
+// newOwner returns a random id.
+func (a *attempt) newOwner() string {
+	const size = len(a.id) / 3    // the bytes, and then two digits for each
+	_, _ = rand.Read(a.id[:size]) // never fails
+	hex.Encode(a.id[size:], a.id[:size])
+	return string(a.id[size:])
 }
 
 // sharedError is the error of a request that was sent for several requests.
@@ -245,10 +250,10 @@ func (a *attempt) accept(req backend.Request, relay *lossRelay, g backend.Grant,
 		h.releaseInBackground("release of a late grant")
 		return nil, err
 	}
-	l := newLease(a.values, h)
-	h.leases = []*Lease{l}
+	l := &h.first
+	l.held, l.values = h, a.values
+	h.leases = append(h.firstOnly[:0], l)
 	if !e.register(h) {
-		l.cancel(backend.ErrClosed)
 		h.releaseInBackground("release of a grant to a closed client")
 		return nil, backend.ErrClosed
 	}

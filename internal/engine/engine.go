@@ -110,15 +110,15 @@ func (e *Engine) Run(ctx context.Context, f func(context.Context) error) error {
 
 // RunUnbounded is Run without a bound.
 func (e *Engine) RunUnbounded(ctx context.Context, f func(context.Context) error) error {
-	task := e.tasks.BeginWait(ctx)
-	if task == nil {
+	var wait task.Wait
+	if !e.tasks.BeginWait(ctx, &wait) {
 		return backend.ErrClosed
 	}
-	defer task.Done()
+	defer wait.Done()
 	if ctx.Err() != nil {
 		return retry.ContextError(ctx)
 	}
-	err := f(task.Context)
+	err := f(&wait.Context)
 	if err != nil && e.tasks.Closing().Err() != nil && ctx.Err() == nil {
 		return closedError(err)
 	}

@@ -28,7 +28,7 @@ func (l *Lease) Forgotten(release bool) {
 		if report := h.engine.cfg.Report; report != nil {
 			e := h.event(Forgotten, nil)
 			e.Place = l.Place
-			report(&l.ctx, e)
+			report(l.Context(), e)
 		}
 		if release {
 			_ = l.Release(context.Background()) // Released reports its error

@@ -20,10 +20,12 @@ type heldGrant struct {
 	req      backend.Request
 	grant    backend.Grant
 	acquired time.Time
+	first    Lease // that of Acquire
 
 	mu            sync.Mutex    // guards the fields below
 	cause         error         // why it has ended; nil while it is held
 	leases        []*Lease      // not released; after the end as they were then
+	firstOnly     [1]*Lease     // the array of leases without reentry
 	share         backend.Share // what the leases may rely on
 	minHoldStart  time.Time
 	ttl           time.Duration      // of the next renewal
@@ -47,13 +49,18 @@ type heldGrant struct {
 // here if its timer has not fired yet.
 func (h *heldGrant) endCause() error {
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expireLocked()
+	return h.cause
+}
+
+// expireLocked ends the grant if its trust has expired. It gives up the mutex meanwhile.
+func (h *heldGrant) expireLocked() {
 	if h.cause == nil && h.expiredLocked(time.Now()) {
 		h.mu.Unlock()
 		h.endAsLost(nil)
 		h.mu.Lock()
 	}
-	defer h.mu.Unlock()
-	return h.cause
 }
 
 // trustExpired reports whether trust has expired by now, also after the end of the grant.
@@ -99,10 +106,8 @@ func (h *heldGrant) endLocked(cause error) bool {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	// Under the mutex, so that a context and its lease end at the same time for all
-	// observers: cancelling runs no code of others.
 	for _, l := range h.leases {
-		l.cancel(cause)
+		l.endContextLocked()
 	}
 	if h.done != nil {
 		close(h.done)
@@ -161,7 +166,7 @@ func (h *heldGrant) remove(l *Lease) (cause error, last bool) {
 	}
 	h.leases = slices.DeleteFunc(h.leases, func(o *Lease) bool { return o == l })
 	l.released = released
-	l.cancel(released)
+	l.endContextLocked()
 	return nil, false
 }
 
@@ -169,7 +174,7 @@ func (h *heldGrant) remove(l *Lease) (cause error, last bool) {
 func (h *heldGrant) values() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return &h.leases[0].ctx
+	return h.leases[0].Context()
 }
 
 // lossRelay brings a loss that the backend pushes to the held grant, which may not exist

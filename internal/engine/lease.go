@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -10,22 +11,17 @@ import (
 
 // Lease is one use of a held grant: the first, or one that reentry added.
 type Lease struct {
-	held     *heldGrant
-	ctx      leaseContext
+	held   *heldGrant
+	values context.Context // the caller's
+	nested bool            // reentry added it
+
+	// Guarded by held.mu.
+	released error // the error of this lease if others of the grant go on
+	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	released error // the error of this lease if others of the grant go on; guarded by held.mu
-	nested   bool  // reentry added it
 
 	Place  string      // where the program asked for it, for reports; may be empty
 	waited atomic.Bool // see Waited
-}
-
-// newLease returns a lease with the values of a context. The caller adds it to h.
-func newLease(values context.Context, h *heldGrant) *Lease {
-	l := &Lease{held: h}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(values))
-	l.ctx, l.cancel = leaseContext{Context: ctx, lease: l}, cancel
-	return l
 }
 
 // Key returns the key of the lease.
@@ -48,18 +44,16 @@ func (l *Lease) GrantedAs() (owner string, token uint64) {
 }
 
 // Context returns a context that ends with the lease, with Err as its cause.
-func (l *Lease) Context() context.Context { return &l.ctx }
+func (l *Lease) Context() context.Context { return (*leaseContext)(l) }
 
 // Err returns why the lease has ended, as made by Config.EndErr, or nil while it is held
 // and trusted.
 func (l *Lease) Err() error {
-	err := l.held.endCause()
-	l.held.mu.Lock()
-	defer l.held.mu.Unlock()
-	if l.released != nil {
-		return l.released
-	}
-	return err
+	h := l.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expireLocked()
+	return cmp.Or(l.released, h.cause)
 }
 
 // Expires returns the instant up to which the lease is trusted, zero if it does not
@@ -89,23 +83,47 @@ func (l *Lease) StopTimer() {
 	}
 }
 
-// leaseContext ends with its lease. Err looks at the clock, so a process that was stopped
-// finds an expired lease ended before a timer has fired.
-type leaseContext struct {
-	context.Context // ended by the lease
-	lease           *Lease
-}
+// leaseContext is the context of its lease. Err looks at the clock, so a process that was stopped
+// finds an expired lease ended before a timer has fired. The channel is made when it is asked for.
+type leaseContext Lease
+
+func (c *leaseContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 func (c *leaseContext) Err() error {
-	_ = c.lease.Err() // ends the embedded context if the lease has expired
-	return c.Context.Err()
+	if (*Lease)(c).Err() != nil {
+		return context.Canceled
+	}
+	return nil
 }
 
+func (c *leaseContext) Done() <-chan struct{} { return c.context().Done() }
+
 func (c *leaseContext) Value(key any) any {
-	if k, ok := key.(heldKey); ok && k == (heldKey{c.lease.held.engine, c.lease.held.req.Key}) {
-		return c.lease.held
+	if k, ok := key.(heldKey); ok && k == (heldKey{c.held.engine, c.held.req.Key}) {
+		return c.held
 	}
-	return c.Context.Value(key)
+	return c.context().Value(key)
+}
+
+// context returns the context of package context that the lease ends, and makes it the first time.
+func (c *leaseContext) context() context.Context {
+	c.held.mu.Lock()
+	defer c.held.mu.Unlock()
+	if c.ctx == nil {
+		c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(c.values))
+		if c.released != nil || c.held.cause != nil {
+			(*Lease)(c).endContextLocked()
+		}
+	}
+	return c.ctx
+}
+
+// endContextLocked ends the context, if it was asked for. It runs under the mutex, so that a context and its lease end
+// at the same time for all observers: cancelling runs no code of others.
+func (l *Lease) endContextLocked() {
+	if l.cancel != nil {
+		l.cancel(cmp.Or(l.released, l.held.cause))
+	}
 }
 
 // heldKey is the context key of the held grant of a key, for reentry.
@@ -119,22 +137,4 @@ type heldKey struct {
 func IsHeldKey(key any) bool {
 	_, ok := key.(heldKey)
 	return ok
-}
-
-// detachedContext has the values of one context and the end of another.
-type detachedContext struct {
-	context.Context
-	values context.Context // without cancellation
-}
-
-// detach returns until with the values of from.
-func detach(from, until context.Context) context.Context {
-	return detachedContext{until, context.WithoutCancel(from)}
-}
-
-func (d detachedContext) Value(key any) any {
-	if v := d.values.Value(key); v != nil {
-		return v
-	}
-	return d.Context.Value(key)
 }

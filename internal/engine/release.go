@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/bound"
 	"github.com/interlock-go/lock/internal/retry"
 	"github.com/interlock-go/lock/internal/trust"
 )
@@ -47,20 +48,23 @@ func (l *Lease) Release(ctx context.Context) error {
 // was done under the lock. After another failure ErrLost leaves open when the lock was
 // lost: the result is ErrUncertain.
 func (h *heldGrant) release(ctx context.Context) error {
-	bound := releaseTimeout
+	limit := releaseTimeout
 	if h.engine.caps.Loss == backend.LossTTL {
-		bound = min(bound, max(h.serverKeeps(), 100*time.Millisecond)) // then the service has freed it
+		limit = min(limit, max(h.serverKeeps(), 100*time.Millisecond)) // then the service has freed it
 	}
-	ctx = detach(ctx, h.engine.tasks.Working())
-	deadline := time.Now().Add(bound)
-	// The first request is nearly always the only one, so one timer has both bounds.
-	err := retry.Within(ctx, min(bound, retry.Timeout(h.req.TTL)), h.grant.Release)
+	deadline, working := time.Now().Add(limit), h.engine.tasks.Working()
+	// The first request is nearly always the only one, so one context has both bounds.
+	var first bound.Context
+	first.Init(ctx, working, time.Now().Add(min(limit, retry.Timeout(h.req.TTL))))
+	err := h.grant.Release(&first)
+	first.End(context.Canceled)
 	if err == nil {
 		return nil
 	}
-	detached := ctx
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
+	err = retry.OwnTimeout(working, err)
+	var detached bound.Context
+	detached.Init(ctx, working, deadline)
+	defer detached.End(context.Canceled)
 	pause := retry.Default()
 	resent := false
 	var failed error
@@ -76,11 +80,11 @@ func (h *heldGrant) release(ctx context.Context) error {
 		}
 		failed = err
 		resent = resent || backend.OutcomeUnknown(err)
-		if !pause.Wait(ctx) {
+		if !pause.Wait(&detached) {
 			h.releaseInBackground("release")
-			return fmt.Errorf("not acknowledged within %v: %w", bound.Round(time.Millisecond), backend.Uncertain(retry.OwnTimeout(detached, err)))
+			return fmt.Errorf("not acknowledged within %v: %w", limit.Round(time.Millisecond), backend.Uncertain(retry.OwnTimeout(working, err)))
 		}
-		err = retry.Once(ctx, h.req.TTL, h.grant.Release)
+		err = retry.Once(&detached, h.req.TTL, h.grant.Release)
 	}
 }
 

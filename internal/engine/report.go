@@ -88,12 +88,16 @@ func (h *heldGrant) reportEnd(ctx context.Context, kind Kind, err error) {
 	e.Nth = h.lossNumber
 	announced := h.announced
 	if !announced {
-		h.pendingEnd = func() { report(ctx, e) }
+		h.reportLaterLocked(ctx, e)
 	}
 	h.mu.Unlock()
 	if announced {
 		report(ctx, e)
 	}
+}
+
+func (h *heldGrant) reportLaterLocked(ctx context.Context, e Event) {
+	h.pendingEnd = func() { h.engine.cfg.Report(ctx, e) }
 }
 
 // announce lets the end of the grant be reported, now if it has come already.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/bound"
 )
 
 // Backoff is a pause that doubles each time: about Next, at most Max. Both must be at
@@ -52,9 +53,10 @@ func Once(ctx context.Context, ttl time.Duration, f func(context.Context) error)
 
 // Within calls f with a context that ends after d.
 func Within(ctx context.Context, d time.Duration, f func(context.Context) error) error {
-	bound, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	return OwnTimeout(ctx, f(bound))
+	var within bound.Context
+	within.Init(ctx, ctx, time.Now().Add(d))
+	defer within.End(context.Canceled)
+	return OwnTimeout(ctx, f(&within))
 }
 
 // OwnTimeout returns err without context.DeadlineExceeded while ctx has not ended, and if a wait

@@ -5,6 +5,9 @@ package task
 import (
 	"context"
 	"sync"
+	"time"
+
+	"github.com/interlock-go/lock/internal/bound"
 )
 
 // Group is the work in progress of one client. It is safe for concurrent use.
@@ -27,8 +30,7 @@ type Group struct {
 
 // Wait is a task whose context ends when closing begins.
 type Wait struct {
-	Context    context.Context // ends with that of the caller, and with the cause of Stop
-	cancel     context.CancelCauseFunc
+	Context    bound.Context // ends with that of the caller, with Stop and with Done
 	group      *Group
 	prev, next *Wait
 }
@@ -60,28 +62,27 @@ func (g *Group) Begin() bool {
 	return true
 }
 
-// BeginWait adds a task whose context ends with ctx, and when closing begins. It returns nil
-// after Stop. The caller must call Done of the task, not of the group. A group may have
+// BeginWait adds w, whose context ends with ctx and when closing begins. It returns false
+// after Stop. The caller must call Done of w, not of the group. A group may have
 // thousands of them, so it has a list of its own: context.AfterFunc would cost each of them
 // two changes of a map and three allocations.
-func (g *Group) BeginWait(ctx context.Context) *Wait {
-	w := &Wait{group: g}
-	w.Context, w.cancel = context.WithCancelCause(ctx)
+func (g *Group) BeginWait(ctx context.Context, w *Wait) bool {
+	w.group = g
+	w.Context.Init(ctx, ctx, time.Time{})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.stopped != nil {
-		w.cancel(nil)
-		return nil
+		return false
 	}
 	g.active++
 	w.prev, w.next = g.waits.prev, &g.waits
 	w.prev.next, w.next.prev = w, w
-	return w
+	return true
 }
 
 // Done removes the task and ends its context.
 func (w *Wait) Done() {
-	w.cancel(nil)
+	w.Context.End(context.Canceled)
 	w.group.mu.Lock()
 	defer w.group.mu.Unlock()
 	w.prev.next, w.next.prev = w.next, w.prev
@@ -126,8 +127,8 @@ func (g *Group) Stop(cause error) {
 	}
 	g.mu.Unlock()
 	g.stop(cause)
-	for _, w := range waits { // without the mutex: contexts of callers run code of callers
-		w.cancel(cause)
+	for _, w := range waits {
+		w.Context.End(context.Canceled)
 	}
 }
 

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"math"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -14,9 +15,34 @@ const (
 )
 
 // suspended returns for how long the machine has been suspended since it started: by how
-// much CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which Go uses. It reads both itself,
-// since package time has a clock of its own in a synctest bubble.
-func suspended() time.Duration { return ahead(clockTime) }
+// much CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC, which Go uses. The kernel moves the wall clock
+// by as much as CLOCK_BOOTTIME. So while the difference between the wall clock and the monotonic
+// clock is the same, the last reading is right, and no system call is made.
+func suspended(now time.Time) time.Duration {
+	apart := now.Round(0).Sub(began.Round(0)) - now.Sub(began)
+	return readings.at(apart, func() time.Duration { return ahead(clockTime) })
+}
+
+var (
+	began    = time.Now()
+	readings cache
+)
+
+// cache has the last reading.
+type cache struct{ last atomic.Pointer[reading] }
+
+// reading is what was read when the wall clock was ahead of the monotonic clock by apart, compared
+// with the start of the process.
+type reading struct{ apart, suspended time.Duration }
+
+func (c *cache) at(apart time.Duration, read func() time.Duration) time.Duration {
+	last := c.last.Load()
+	if last == nil || (apart-last.apart).Abs() > time.Millisecond {
+		last = &reading{apart, read()}
+		c.last.Store(last)
+	}
+	return last.suspended
+}
 
 // ahead compares the two clocks. What passes between their readings counts, too much rather than too little, so it reads
 // them again if the thread did not run meanwhile.

@@ -8,9 +8,9 @@ import (
 
 func TestSuspendedDoesNotCountTheTimeOfABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before := suspended()
+		before := suspended(time.Now())
 		time.Sleep(time.Hour)
-		if d := suspended() - before; d < -time.Second || d > time.Second {
+		if d := suspended(time.Now()) - before; d < -time.Second || d > time.Second {
 			t.Errorf("the suspended time moved by %v", d)
 		}
 	})
@@ -47,8 +47,21 @@ func TestSuspendedOfAPreemptedThread(t *testing.T) {
 	}
 }
 
+// The suspended time is read again when the clocks have moved apart, in either direction, and only then.
+func TestReadAgain(t *testing.T) {
+	var c cache
+	reads := 0
+	read := func() time.Duration { reads++; return time.Duration(reads) * time.Hour }
+	for i, apart := range []time.Duration{0, 0, time.Millisecond, time.Hour, time.Hour, -time.Hour} {
+		want := []time.Duration{1, 1, 1, 2, 2, 3}[i] * time.Hour
+		if got := c.at(apart, read); got != want {
+			t.Errorf("reading %d, the clocks %v apart: want %v, got %v", i, apart, want, got)
+		}
+	}
+}
+
 func BenchmarkSuspended(b *testing.B) {
 	for b.Loop() {
-		_ = suspended()
+		_ = suspended(time.Now())
 	}
 }

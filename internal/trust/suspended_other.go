@@ -4,4 +4,4 @@ package trust
 
 import "time"
 
-func suspended() time.Duration { return 0 }
+func suspended(time.Time) time.Duration { return 0 }

@@ -20,17 +20,20 @@ type Instant struct {
 	suspended time.Duration
 }
 
-// Suspended returns for how long the machine has been suspended, as far as the system reports
+// Suspended returns for how long the machine has been suspended until now, as far as the system reports
 // it (Linux). Tests replace it.
 var Suspended = suspended
 
 // Now returns the present instant.
-func Now() Instant { return Instant{time.Now(), Suspended()} }
+func Now() Instant {
+	now := time.Now()
+	return Instant{now, Suspended(now)}
+}
 
 // After returns now on a clock that did not stand still since i. It ignores what the two
 // readings of Suspended may differ by on a busy machine, which the margin covers.
 func (i Instant) After(now time.Time) time.Time {
-	if d := Suspended() - i.suspended; d > 10*time.Millisecond {
+	if d := Suspended(now) - i.suspended; d > 10*time.Millisecond {
 		return now.Add(d)
 	}
 	return now
