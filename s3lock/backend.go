@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
 
@@ -20,7 +22,7 @@ type Backend struct {
 	*record.Queue
 	client    *s3.Client
 	bucket    string
-	transport *http.Transport // of a client that Open has made, or nil
+	http      *http.Client // of Open, or with the transport of the SDK; nil: the application's own
 	opt       options
 	exchanges record.Exchanges
 }
@@ -51,21 +53,62 @@ func New(client *s3.Client, bucket string, opts ...Option) (*Backend, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	b, err := open(context.Background(), client, bucket, o)
+	b, err := open(context.Background(), client, httpClient(client), bucket, o)
 	if err != nil {
 		return nil, fmt.Errorf("s3 bucket %q: %w", bucket, err)
 	}
 	return b, nil
 }
 
-func open(ctx context.Context, client *s3.Client, bucket string, o options) (*Backend, error) {
-	b := &Backend{client: client, bucket: bucket, opt: o}
+// httpClient returns a client like that of the SDK, whose idle connections cannot be closed, or nil.
+func httpClient(client *s3.Client) *http.Client {
+	c, ok := client.Options().HTTPClient.(*awshttp.BuildableClient)
+	if !ok {
+		return nil
+	}
+	return &http.Client{Transport: c.GetTransport(), Timeout: c.GetTimeout(), CheckRedirect: noRedirect}
+}
+
+func newBackend(client *s3.Client, h *http.Client, bucket string, o options) *Backend {
+	b := &Backend{client: client, http: h, bucket: bucket, opt: o}
 	b.Locks = record.New(store{b}, record.Options{Margin: o.margin})
 	b.Queue = &record.Queue{Locks: b.Locks, Poll: o.poll, FastPoll: min(fastPoll, o.poll)}
+	return b
+}
+
+func open(ctx context.Context, client *s3.Client, h *http.Client, bucket string, o options) (*Backend, error) {
+	b := newBackend(client, h, bucket, o)
 	if err := b.probe(ctx); err != nil {
+		if h != nil {
+			h.CloseIdleConnections()
+		}
 		return nil, err
 	}
 	return b, nil
+}
+
+// Acquire implements backend.Waiter. It goes on with pauses while the service has too many requests, for one TTL.
+func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	unknown := false // a request may have been executed
+	for begin, pause := time.Now(), fastPoll; ; pause = min(2*pause, max(b.opt.poll, fastPoll)) {
+		g, err := b.Queue.Acquire(ctx, req)
+		if err == nil {
+			return g, nil
+		}
+		unknown = unknown || backend.OutcomeUnknown(err)
+		if throttled(err) && time.Since(begin) < req.TTL {
+			select {
+			case <-time.After(pause/2 + rand.N(pause)):
+				continue
+			case <-ctx.Done():
+				err = backend.NotExecuted(fmt.Errorf("%w: %w", err, ctx.Err()))
+			}
+		}
+		if unknown {
+			err = backend.Uncertain(err)
+		}
+		return nil, err
+	}
 }
 
 // Capabilities returns what the backend guarantees.
@@ -103,8 +146,8 @@ func (b *Backend) Ping(ctx context.Context) error {
 // of a client that Open has made.
 func (b *Backend) Close(ctx context.Context) error {
 	err := b.exchanges.Close(ctx)
-	if b.transport != nil {
-		b.transport.CloseIdleConnections()
+	if b.http != nil {
+		b.http.CloseIdleConnections()
 	}
 	return err
 }

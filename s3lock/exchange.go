@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -37,12 +38,16 @@ func (b *Backend) do(ctx context.Context, request call) error {
 func (b *Backend) once(ctx context.Context, request call) error {
 	limited, cancel := context.WithTimeout(ctx, b.opt.timeout)
 	defer cancel()
-	var p progress
+	p := progress{http: b.http}
+	begin := time.Now()
 	err := request(httptrace.WithClientTrace(limited, p.trace()), p.options)
 	if err == nil {
 		return nil
 	}
 	s := status(err)
+	if s == 0 && limited.Err() != nil && p.reused.Load() && time.Since(begin) >= leastSilence {
+		b.dropIdle()
+	}
 	if s == 0 && limited.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("s3: no answer in %v, see the timeout of the driver", b.opt.timeout)
 	} else {
@@ -57,9 +62,32 @@ func (b *Backend) once(ctx context.Context, request call) error {
 	return err
 }
 
+// leastSilence is the time without a reply after which the connections of a client may be dead.
+const leastSilence = 100 * time.Millisecond
+
+// dropIdle closes the idle connections after a request over a used one had no reply: each of them may be silent too,
+// and the next requests would wait for one after the other.
+func (b *Backend) dropIdle() {
+	if c, ok := b.client.Options().HTTPClient.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections() // of an application
+	}
+	if b.http != nil {
+		b.http.CloseIdleConnections()
+	}
+}
+
+// throttled reports whether the service has refused a request because it has too many.
+func throttled(err error) bool {
+	s := status(err)
+	return s == http.StatusServiceUnavailable || s == http.StatusTooManyRequests || code(err) == "SlowDown"
+}
+
 // progress is how far a request came. The client's own errors do not distinguish a request that
 // was not sent from one that has no reply.
-type progress struct{ signed, waits, connected atomic.Bool }
+type progress struct {
+	signed, waits, connected, reused atomic.Bool
+	http                             *http.Client
+}
 
 // unsent reports whether nothing was sent. If the application's client has another transport
 // than that of net/http, that is known only of a request that did not reach it.
@@ -70,13 +98,19 @@ func (p *progress) unsent() bool {
 func (p *progress) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GetConn: func(string) { p.waits.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { p.connected.Store(true) },
+		GotConn: func(c httptrace.GotConnInfo) {
+			p.connected.Store(true)
+			p.reused.Store(c.Reused)
+		},
 	}
 }
 
 // options are those of each request, whatever the client has: a request that the client repeats is
 // a late one, and other services than that of AWS do not know the checksums.
 func (p *progress) options(o *s3.Options) {
+	if p.http != nil {
+		o.HTTPClient = p.http
+	}
 	o.Retryer = aws.NopRetryer{}
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired

@@ -31,16 +31,14 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, transport, err := s.connect(ctx)
+	client, h, err := s.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s, err)
 	}
-	b, err := open(ctx, client, s.bucket, s.options)
+	b, err := open(ctx, client, h, s.bucket, s.options)
 	if err != nil {
-		transport.CloseIdleConnections()
 		return nil, fmt.Errorf("%s: %w", s, err)
 	}
-	b.transport = transport
 	return b, nil
 }
 
@@ -66,6 +64,8 @@ func parse(u *backend.URL) (*settings, error) {
 	s.timeout = p.Duration("timeout", s.timeout)
 	s.margin = p.Duration("margin", s.margin)
 	s.poll = p.Duration("poll", s.poll)
+	s.encryption = Encryption{p.String("sse", ""), p.String("sse_kms_key_id", ""), p.Bool("sse_bucket_key", false)}
+	s.acl = p.String("acl", "")
 	s.endpoint, s.region = p.String("endpoint", ""), p.String("region", "")
 	s.pathStyle = p.Bool("path_style", s.endpoint != "")
 	files := tlsurl.Read(p)
@@ -121,7 +121,7 @@ func (s *settings) setUser(user *url.Userinfo) error {
 }
 
 // connect makes a client by the configuration of the SDK and the URL. It sends no request to S3.
-func (s *settings) connect(ctx context.Context) (*s3.Client, *http.Transport, error) {
+func (s *settings) connect(ctx context.Context) (*s3.Client, *http.Client, error) {
 	load := []func(*config.LoadOptions) error{config.WithLogger(sdkLogger{})}
 	if s.region != "" {
 		load = append(load, config.WithRegion(s.region))
@@ -147,14 +147,15 @@ func (s *settings) connect(ctx context.Context) (*s3.Client, *http.Transport, er
 		base = awshttp.NewBuildableClient()
 	}
 	transport := base.WithDialerOptions(func(d *net.Dialer) { d.Timeout = s.timeout }).WithTransportOptions(s.setTransport).GetTransport()
+	h := &http.Client{Transport: transport, CheckRedirect: noRedirect}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.HTTPClient = &http.Client{Transport: transport, CheckRedirect: noRedirect}
+		o.HTTPClient = h
 		o.UsePathStyle = s.pathStyle
 		if s.endpoint != "" {
 			o.BaseEndpoint = &s.endpoint
 		}
 	})
-	return client, transport, nil
+	return client, h, nil
 }
 
 // setTransport changes the transport of the SDK.

@@ -1,8 +1,14 @@
 package s3lock
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/backend/record"
@@ -11,6 +17,20 @@ import (
 type options struct {
 	prefix                string
 	timeout, margin, poll time.Duration
+	encryption            Encryption
+	acl                   string
+}
+
+// Encryption is the server-side encryption of the objects that the driver writes. The zero value leaves it to the
+// bucket.
+type Encryption struct {
+	// Algorithm is "AES256", "aws:kms" or "aws:kms:dsse".
+	Algorithm string
+	// KMSKeyID is the id, the ARN or the alias of a key of KMS; "" is the key that AWS manages. It needs an algorithm of
+	// KMS.
+	KMSKeyID string
+	// BucketKey makes S3 ask KMS for a key of the bucket, and not for one for each object. It needs "aws:kms".
+	BucketKey bool
 }
 
 func defaults() options {
@@ -38,9 +58,21 @@ func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d
 // change of the holder more often for a while.
 func WithPoll(d time.Duration) Option { return func(o *options) { o.poll = d } }
 
+// WithEncryption sets the server-side encryption of all objects.
+func WithEncryption(e Encryption) Option { return func(o *options) { o.encryption = e } }
+
+// WithACL sets the canned ACL of all objects, such as "bucket-owner-full-control".
+func WithACL(acl string) Option { return func(o *options) { o.acl = acl } }
+
 func (o *options) check() error {
 	if err := checkPrefix(o.prefix); err != nil {
 		return err
+	}
+	if err := o.encryption.check(); err != nil {
+		return err
+	}
+	if acls := (types.ObjectCannedACL)("").Values(); o.acl != "" && !slices.Contains(acls, types.ObjectCannedACL(o.acl)) {
+		return backend.Invalid("acl", o.acl, fmt.Sprint("one of ", acls))
 	}
 	for _, d := range []struct {
 		name        string
@@ -57,6 +89,33 @@ func (o *options) check() error {
 		}
 	}
 	return nil
+}
+
+func (e Encryption) check() error {
+	kms := e.Algorithm == string(types.ServerSideEncryptionAwsKms)
+	switch {
+	case e.Algorithm != "" && !kms && e.Algorithm != string(types.ServerSideEncryptionAes256) &&
+		e.Algorithm != string(types.ServerSideEncryptionAwsKmsDsse):
+		return backend.Invalid("sse", e.Algorithm, "AES256, aws:kms or aws:kms:dsse")
+	case e.KMSKeyID != "" && !strings.HasPrefix(e.Algorithm, "aws:kms"):
+		return backend.Invalid("sse_kms_key_id", e.KMSKeyID, "sse=aws:kms or sse=aws:kms:dsse beside it")
+	case strings.ContainsFunc(e.KMSKeyID, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return backend.Invalid("sse_kms_key_id", e.KMSKeyID, "the id, ARN or alias of a key, in ASCII without spaces")
+	case e.BucketKey && !kms:
+		return backend.Invalid("sse_bucket_key", e.BucketKey, "sse=aws:kms beside it")
+	}
+	return nil
+}
+
+// set sets the encryption of a write.
+func (e Encryption) set(in *s3.PutObjectInput) {
+	in.ServerSideEncryption = types.ServerSideEncryption(e.Algorithm)
+	if e.KMSKeyID != "" {
+		in.SSEKMSKeyId = &e.KMSKeyID
+	}
+	if e.BucketKey {
+		in.BucketKeyEnabled = &e.BucketKey
+	}
 }
 
 var (

@@ -3,15 +3,19 @@ package s3lock
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/interlock-go/lock/backend/record"
 )
@@ -76,6 +80,9 @@ func (b store) Write(ctx context.Context, name string, value []byte, version str
 func (b *Backend) put(ctx context.Context, key string, value []byte, version string, meta map[string]string) (written string, err error) {
 	err = b.do(ctx, func(ctx context.Context, opt func(*s3.Options)) error {
 		in := &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, Body: bytes.NewReader(value), ContentType: aws.String("application/json"), Metadata: meta}
+		b.opt.encryption.set(in)
+		in.ACL = types.ObjectCannedACL(b.opt.acl)
+		in.ContentMD5 = checksum(b.bucket, value)
 		if version == "" {
 			in.IfNoneMatch = aws.String("*")
 		} else {
@@ -91,6 +98,16 @@ func (b *Backend) put(ctx context.Context, key string, value []byte, version str
 		return "", record.ErrChanged
 	}
 	return written, err
+}
+
+// checksum returns the Content-MD5 of a write. A bucket with Object Lock refuses a write without it or a newer checksum,
+// which not all stores know. Only a directory bucket, which has no Object Lock, refuses Content-MD5.
+func checksum(bucket string, value []byte) *string {
+	if strings.HasSuffix(bucket, "--x-s3") {
+		return nil
+	}
+	sum := md5.Sum(value)
+	return aws.String(base64.StdEncoding.EncodeToString(sum[:]))
 }
 
 // changed reports whether the service has refused a write because of its condition.

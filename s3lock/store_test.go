@@ -42,7 +42,7 @@ func replying(t *testing.T, reply http.HandlerFunc) (*Backend, *atomic.Int64) {
 			return aws.Credentials{AccessKeyID: "id", SecretAccessKey: "secret"}, nil
 		}),
 	})
-	return &Backend{client: client, bucket: "bucket", opt: defaults()}, &requests
+	return newBackend(client, nil, "bucket", defaults()), &requests
 }
 
 // refusing answers with an error of S3.
