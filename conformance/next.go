@@ -20,7 +20,6 @@ type Pending struct {
 var pending = []Pending{
 	{"redis", staleCase, staleEffect},
 	{"postgres", staleCase, staleEffect},
-	{"mysql", staleCase, staleEffect},
 	{"memcached", staleCase, staleEffect},
 	{"nats", staleCase, staleEffect},
 	{"etcd", staleCase, staleEffect},

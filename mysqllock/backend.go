@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -32,6 +33,8 @@ type Backend struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 	wg   sync.WaitGroup // statements in flight
+
+	testing atomic.Bool // testIdle runs
 
 	mu         sync.Mutex // guards the fields below
 	closed     bool

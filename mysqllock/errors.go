@@ -58,6 +58,12 @@ func rolledBack(err error) bool {
 	return n == errDeadlock || n == errRecordChanged
 }
 
+// readOnly reports whether the server refused the statement, or the commit, because it does not accept writes.
+func readOnly(err error) bool {
+	n := number(err)
+	return n == errReadOnly || n == errReadOnlyTx || n == errReadOnlyEngine
+}
+
 // serverFull reports whether the server refused another connection.
 func serverFull(err error) bool {
 	n := number(err)
@@ -74,6 +80,8 @@ func sessionEnded(err error) bool {
 	switch n := number(err); n {
 	case 0:
 		return err != nil
+	case errReadOnly, errReadOnlyTx, errReadOnlyEngine: // the next one may reach the primary
+		return true
 	case errShutdown, errInterrupted, errKilled, errIdle:
 		return true
 	default:
@@ -99,7 +107,9 @@ func (b *Backend) classifyPacket(err error) error {
 	switch number(err) {
 	case 0:
 		return classify(err)
-	case errLockWait, errDeadlock, errNoSuchTable, errReadOnly, errReadOnlyTx, errReadOnlyEngine, errDiskFull, errTableFull:
+	case errReadOnly, errReadOnlyTx, errReadOnlyEngine:
+		return mark(err, false) // no read is refused for that
+	case errLockWait, errDeadlock, errNoSuchTable, errDiskFull, errTableFull:
 		return mark(err, b.lockingRead != "") // a plain read takes no locks
 	}
 	return mark(err, true)

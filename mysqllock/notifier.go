@@ -107,10 +107,8 @@ func (n *notifier) yieldConns(ctx context.Context) *lockConn {
 	}
 	n.cooldownEnd = now.Add(n.cooldown)
 	n.noConnBefore, n.noWaitBefore = atLeast(n.noConnBefore, n.cooldown), atLeast(n.noWaitBefore, n.cooldown)
-	for _, end := range n.waits {
-		end()
-	}
 	n.mu.Unlock()
+	n.endWaits()
 	return n.checkout(ctx)
 }
 

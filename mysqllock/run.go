@@ -40,7 +40,7 @@ func changedRows(ctx context.Context, c *sql.Conn, q string) (int64, error) {
 // If the server rolled the statement back because of others, run sends it again until the
 // timeout, after growing pauses: of the transactions that meet on a row one succeeds each
 // time, so many at once need many tries. It also sends again what was not written to a
-// broken connection.
+// broken connection, and, over a new connection, what a server that became read-only refused.
 func run[T any](ctx context.Context, b *Backend, source connSource, f func(context.Context, *sql.Conn) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -59,13 +59,18 @@ func run[T any](ctx context.Context, b *Backend, source connSource, f func(conte
 			return none, stillUncertain(last.err, err)
 		}
 		done := make(chan result, 1)
+		sent := time.Now()
 		go func() {
 			defer b.wg.Done()
 			statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opt.timeout)
 			defer cancel()
 			value, err := f(statement, conn)
 			giveBack(err)
-			if err != nil && statement.Err() != nil && number(err) == 0 { // not the deadline of the caller
+			switch {
+			case readOnly(err):
+				b.closeIdle(statement) // before the next try
+			case err != nil && statement.Err() != nil && number(err) == 0: // not the deadline of the caller
+				b.testIdle()
 				err = backend.Uncertain(fmt.Errorf("mysql%s: no answer within %v", b.address, b.opt.timeout))
 			}
 			done <- result{value, err}
@@ -74,6 +79,9 @@ func run[T any](ctx context.Context, b *Backend, source connSource, f func(conte
 		case r := <-done:
 			last = result{r.value, stillUncertain(last.err, r.err)}
 		case <-ctx.Done():
+			if unanswered(ctx, sent) {
+				go b.testIdle()
+			}
 			return none, backend.Uncertain(ctx.Err())
 		}
 		switch err := last.err; {
@@ -82,7 +90,7 @@ func run[T any](ctx context.Context, b *Backend, source connSource, f func(conte
 			if try > 1 && !sleep(ctx, pause/2+rand.N(pause)) {
 				return none, backend.Uncertain(ctx.Err())
 			}
-		case errors.Is(err, driver.ErrBadConn) && try < 3:
+		case (errors.Is(err, driver.ErrBadConn) || readOnly(err)) && try < 3:
 		default:
 			return last.value, err
 		}
@@ -106,7 +114,12 @@ func (b *Backend) poolConn(ctx context.Context) (*sql.Conn, func(error), error) 
 	for begun := time.Now(); ; {
 		conn, err := b.connect(ctx)
 		if err == nil {
-			return conn, func(error) { _ = conn.Close() }, nil // the pool drops a broken connection
+			return conn, func(err error) {
+				if readOnly(err) {
+					discard(conn)
+				}
+				_ = conn.Close() // the pool drops a broken connection
+			}, nil
 		}
 		if !serverFull(err) {
 			return nil, nil, err

@@ -184,7 +184,11 @@ func (w *watcher) block(first *attempt, read, owner string, s rowState) (next ro
 	ctx, cancel := context.WithTimeout(b.life, limit+b.opt.timeout)
 	defer cancel()
 	b.notifier.waitBegins(w.l, cancel)
+	begun := time.Now()
 	next, free, err = b.notifier.block(ctx, w.conn, owner, limit, read)
+	if err != nil && unanswered(ctx, begun) {
+		b.testIdle()
+	}
 	switch number(err) {
 	case errTimeLimit, errTimeLimitMySQL:
 	case errNameDeadlock, errDeadlock: // not possible among named locks of this driver

@@ -102,7 +102,7 @@ func (g *grant) write(ctx context.Context, next value) error {
 			return backend.ErrLost
 		}
 		g.version = "" // until a reply says it
-		version, err = g.l.held.Write(ctx, g.key, next.encode(), version, next.ttl())
+		version, err = g.l.store.Write(ctx, g.key, next.encode(), version, next.ttl())
 		switch {
 		case err == nil:
 			g.version = version
@@ -119,7 +119,7 @@ func (g *grant) current(ctx context.Context) (version string, ours bool, err err
 	if g.ended || g.version != "" {
 		return g.version, !g.ended, nil
 	}
-	item, err := g.l.held.Read(ctx, g.key)
+	item, err := g.l.store.Read(ctx, g.key)
 	if err != nil {
 		return "", false, err
 	}
