@@ -120,7 +120,8 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // ErrInvalid for a lease of permits, for one with nested leases (WithReentry), and while others
 // wait for permits of the same name. It repeats a request that failed until ctx ends or half
 // of the time up to Expires has passed. If the error matches ErrUncertain, others may read
-// already; call Downgrade again. There is no opposite, see RWMutex.
+// already, or later: the lease is that of a reader from then on, and another call of Downgrade
+// completes it. After any other error nothing has changed. There is no opposite, see RWMutex.
 func (l *Lease) Downgrade(ctx context.Context) error { return l.of.downgrade(ctx) }
 
 // Slots returns which of the permits 0 to n-1 of a Semaphore of n the lease holds, in rising order:

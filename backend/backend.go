@@ -122,7 +122,9 @@ type Downgrader interface {
 	// the key in between. Readers at the head of the queue are then granted. The token stays.
 	// A second call after an error completes it, and does nothing to a reader. It returns
 	// ErrLost if this grant does not hold the key, and the error of CapacityError if permits
-	// are waited for.
+	// are waited for. An error that is marked by NotExecuted, or matches ErrInvalid, concerns
+	// the requests of this call: package lock remembers that one of an earlier call may still
+	// be executed.
 	Downgrade(ctx context.Context) error
 }
 

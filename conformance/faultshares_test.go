@@ -17,14 +17,16 @@ var faultsOfShares = []fault{
 		name:  "readers exclude each other",
 		build: onShare(func(_ *wrap, req *backend.Request) { req.Share = backend.Share{} }, backend.Reader),
 		must:  []string{"shared/43-readers-share", "shared/43-fifo", "shared/43-tokens-rise", "shared/46-broken"},
-		may: []string{"shared/43-cancelled-writer", "shared/44-downgrade", "shared/44-downgrade-reply-dropped", "shared/45-readers-and-permits", "shared/46-renewed",
+		may: []string{"shared/43-cancelled-writer", "shared/44-downgrade", "shared/44-downgrade-reply-dropped",
+			"shared/44-downgrade-refused-later", "shared/44-downgrade-late", "shared/45-readers-and-permits", "shared/46-renewed",
 			"shared/47-cancel-races-grant", "shared/46-expiry"},
 	},
 	{
 		name:  "readers and writers do not exclude each other",
 		build: onShare(func(_ *wrap, req *backend.Request) { req.Key += "/readers" }, backend.Reader),
 		must:  []string{"shared/43-readers-share", "shared/43-fifo", "shared/43-cancelled-writer", "shared/44-downgrade", "shared/44-history-linearizable", "shared/46-expiry", "shared/46-renewed"},
-		may: []string{"shared/44-downgrade-reply-dropped", "shared/45-readers-and-permits", "shared/43-tokens-rise", "shared/46-broken", "shared/47-cancel-races-grant",
+		may: []string{"shared/44-downgrade-reply-dropped",
+			"shared/44-downgrade-refused-later", "shared/44-downgrade-late", "shared/45-readers-and-permits", "shared/43-tokens-rise", "shared/46-broken", "shared/47-cancel-races-grant",
 			"shared/47-reply-dropped"},
 	},
 	{
@@ -111,7 +113,8 @@ var faultsOfShares = []fault{
 			}
 		}),
 		must: []string{"shared/43-readers-share", "shared/43-fifo", "shared/45-permits", "shared/46-renewed"},
-		may: []string{"shared/44-downgrade", "shared/43-cancelled-writer", "shared/44-downgrade-reply-dropped", "shared/45-large-request", "shared/45-another-capacity",
+		may: []string{"shared/44-downgrade", "shared/43-cancelled-writer", "shared/44-downgrade-reply-dropped",
+			"shared/44-downgrade-refused-later", "shared/44-downgrade-late", "shared/45-large-request", "shared/45-another-capacity",
 			"shared/44-history-linearizable", "shared/45-many-workers", "shared/45-slots", "shared/46-expiry", "shared/44-inspect", "shared/47-abandoned", "shared/47-sent-twice",
 			"shared/43-tokens-rise", "shared/46-broken", "shared/45-readers-and-permits", "shared/47-cancel-races-grant"},
 	},
@@ -134,7 +137,8 @@ var faultsOfShares = []fault{
 		build: onShareGrant(func(_ *wrap, _ backend.Request, g *shareFault) {
 			g.downgrade = func(context.Context) error { return nil }
 		}),
-		must: []string{"shared/44-downgrade", "shared/44-downgrade-reply-dropped", "shared/45-readers-and-permits"},
+		must: []string{"shared/44-downgrade", "shared/44-downgrade-reply-dropped",
+			"shared/44-downgrade-refused-later", "shared/44-downgrade-late", "shared/45-readers-and-permits"},
 	},
 	{
 		name: "a downgrade that is sent again is refused",
@@ -148,7 +152,8 @@ var faultsOfShares = []fault{
 				return g.Grant.(backend.Downgrader).Downgrade(ctx)
 			}
 		}),
-		must: []string{"shared/44-downgrade-reply-dropped"},
+		must: []string{"shared/44-downgrade-reply-dropped",
+			"shared/44-downgrade-refused-later", "shared/44-downgrade-late"},
 	},
 	{
 		name: "a downgrade that comes after the release acquires the key",

@@ -48,27 +48,6 @@ var sharedCases = []Case{
 		run:    tokensOfShares,
 	},
 	{
-		ID:     "shared/44-downgrade",
-		Title:  "a writer that becomes a reader lets readers in, keeps writers out, and keeps its token",
-		Clause: "Downgrade makes an exclusive grant that of a reader in one step, and readers at the head of the queue are granted.",
-		needs:  []need{needShared},
-		run:    downgrade,
-	},
-	{
-		ID:     "shared/44-downgrade-reply-dropped",
-		Title:  "a downgrade whose reply was dropped is completed by the next call",
-		Clause: "A second call of Downgrade after an error completes it, and does nothing to a reader.",
-		needs:  []need{needShared},
-		run:    downgradeReplyDropped,
-	},
-	{
-		ID:     "shared/44-downgrade-races-unlock",
-		Title:  "Downgrade, Unlock, Extend, Check and Err of a lease at the same time: afterwards the key is free",
-		Clause: "Release may overlap a Renew or a Downgrade that was called before.",
-		needs:  []need{needShared},
-		run:    downgradeRacesUnlock,
-	},
-	{
 		ID:     "shared/44-inspect",
 		Title:  "Inspect and List show all holders with their shares and slots, and the shares of the waiters",
 		Clause: "Info.Holder and Info.Others are the holders in the order of their tokens.",
@@ -255,60 +234,6 @@ func tokensOfShares(t *T) {
 			t.mustUnlock(l, "the share "+share.String())
 		}
 	}
-}
-
-func downgrade(t *T) {
-	key := t.key("downgrade")
-	rw := t.client().RWMutex(key)
-	w := t.mustLock(rw, "a free key")
-	token, _ := w.Token()
-	queue := []lock.Share{backend.Reader, backend.Reader, {}}
-	var got []<-chan locked
-	if _, ok := t.probe.(backend.Waiter); ok {
-		got = t.queueShares(key, queue...)
-	}
-	for range 2 { // the second does nothing
-		if err := w.Downgrade(t.ctx); err != nil {
-			t.fatalf("Downgrade of a writer: want nil, got %v", err)
-		}
-	}
-	if now, _ := w.Token(); now != token {
-		t.errorf("token after Downgrade: want %d as before, got %d", token, now)
-	}
-	if err := w.Check(t.ctx); err != nil {
-		t.errorf("a writer that became a reader: want it to hold, got %v", err)
-	}
-	t.refused(rw, "a writer beside the one that became a reader")
-	if got != nil {
-		r1, r2 := t.granted(t.slack(), "a reader that waited", got[0]).lease, t.granted(t.slack(), "a second reader", got[1]).lease
-		t.stillWaits("beside three readers", got[2:]...)
-		t.mustUnlock(r1, "a reader")
-		t.mustUnlock(w, "the former writer")
-		t.stillWaits("beside the last reader", got[2:]...)
-		t.mustUnlock(r2, "the last reader")
-		w = t.granted(t.slack(), "the writer behind the readers", got[2]).lease
-	}
-	t.mustUnlock(w, "the last holder")
-	t.free(t.client(), key, "after a downgrade", t.slack())
-}
-
-func downgradeReplyDropped(t *T) {
-	key := t.key("downgrade-dropped")
-	tm := t.tamper()
-	w := t.mustLock(t.clientOf(tm.backend()).RWMutex(key), "a free key")
-	tm.dropDowngrade.Store(1)
-	if err := w.Downgrade(t.ctx); err != nil {
-		t.fatalf("Downgrade whose first reply was dropped: want nil, got %v", err)
-	}
-	if n := tm.dropDowngrade.Load(); n != 0 {
-		t.fatalf("Downgrade: want a request whose reply is dropped, there was none")
-	}
-	r := t.mustLock(t.client().RWMutex(key).RLocker(), "a reader beside the former writer")
-	t.refused(t.client().Mutex(key), "a writer beside two readers")
-	t.mustUnlock(w, "the former writer")
-	t.refused(t.client().Mutex(key), "a writer beside a reader")
-	t.mustUnlock(r, "the reader")
-	t.free(t.client(), key, "after a downgrade whose reply was dropped", t.slack())
 }
 
 func inspectShares(t *T) {

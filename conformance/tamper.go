@@ -23,6 +23,9 @@ type tamper struct {
 
 	dropTry, dropAcquire, dropAbandon, dropRenew, dropRelease, dropDowngrade atomic.Int64 // replies still to be dropped
 	failRenew                                                                atomic.Bool  // renewals are not sent
+	refuseDowngrade                                                          atomic.Bool  // requests to downgrade are not sent
+	delayDowngrade                                                           atomic.Int64 // requests to downgrade that are sent later
+	delayed                                                                  chan func()  // sends one of them
 
 	afterRelease func()       // after a release whose reply is dropped
 	releases     atomic.Int64 // releases sent
@@ -41,7 +44,7 @@ func (tm *tamper) backend() backend.Backend {
 }
 
 // tamper returns a tampered independent client. Settings may be changed at any time.
-func (t *T) tamper() *tamper { return &tamper{Backend: t.newBackend()} }
+func (t *T) tamper() *tamper { return &tamper{Backend: t.newBackend(), delayed: make(chan func(), 1)} }
 
 func take(n *atomic.Int64) bool {
 	for {
@@ -122,6 +125,13 @@ func (g *tamperGrant) Downgrade(ctx context.Context) error {
 	d, ok := backend.As[backend.Downgrader](g.Grant)
 	if !ok {
 		return errors.ErrUnsupported
+	}
+	if take(&g.tm.delayDowngrade) {
+		g.tm.delayed <- func() { _ = d.Downgrade(context.WithoutCancel(ctx)) }
+		return backend.Uncertain(errReplyLost)
+	}
+	if g.tm.refuseDowngrade.Load() && g.tm.dropDowngrade.Load() == 0 {
+		return backend.NotExecuted(errNotSent)
 	}
 	err := d.Downgrade(ctx)
 	if take(&g.tm.dropDowngrade) {

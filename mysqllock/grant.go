@@ -35,6 +35,8 @@ type grant struct {
 	shares     bool // readers or permits held the key or waited for it then
 	slots      []int
 
+	downgradeUnknown bool // a request to downgrade had no answer; the calls of Downgrade do not overlap
+
 	mu    sync.Mutex // guards the fields below
 	mode  mode
 	until time.Time
@@ -153,6 +155,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 	})
 	switch {
 	case err != nil:
+		g.downgradeUnknown = g.downgradeUnknown || backend.OutcomeUnknown(err)
 		return err
 	case held:
 		g.setMode(shared)
@@ -165,7 +168,9 @@ func (g *grant) Downgrade(ctx context.Context) error {
 		}
 		return nil
 	case present != "":
-		g.setMode(exclusive)
+		if !g.downgradeUnknown {
+			g.setMode(exclusive)
+		}
 		return backend.NotExecuted(backend.CapacityError(backend.Reader, parsePresent(present)))
 	}
 	return g.lost()

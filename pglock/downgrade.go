@@ -24,7 +24,7 @@ func (g *grant) Downgrade(ctx context.Context) error {
 	}, do(b.sql.lock, key), down, do(b.sql.endAny, key, "", "admit", "", "", false), down)
 	g.mu.Lock()
 	g.shared = g.shared || err == nil && status == granted
-	g.doubtful = err != nil && !g.shared
+	g.doubtful = !g.shared && (g.doubtful || backend.OutcomeUnknown(err)) // an earlier request may still be executed
 	g.mu.Unlock()
 	switch {
 	case err != nil:

@@ -27,6 +27,7 @@ type heldGrant struct {
 	leases        []*Lease      // not released; after the end as they were then
 	firstOnly     [1]*Lease     // the array of leases without reentry
 	share         backend.Share // what the leases may rely on
+	halfReader    bool          // share is Reader, and the service has not confirmed that
 	minHoldStart  time.Time
 	ttl           time.Duration      // of the next renewal
 	provisional   bool               // it was pushed for less than ttl, and not renewed yet

@@ -20,7 +20,10 @@ func (l *Lease) Slots() []int {
 
 // Downgrade makes an exclusive grant that of a reader. It repeats a request that failed until
 // ctx ends or half of the trust that is left has passed. From the first request on nothing may
-// rely on exclusion, unless the service has refused the request.
+// rely on exclusion. Only if every request was certainly not executed, the grant is exclusive
+// again. After one whose outcome is unknown it is that of a reader for good, because that request
+// may be executed later, whatever the service answers to another one; the errors match
+// ErrUncertain until the service has answered that the grant is that of a reader.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	return l.request(ctx, func() error { return l.held.downgrade(ctx) })
 }
@@ -40,18 +43,18 @@ func (h *heldGrant) downgrade(ctx context.Context) error {
 	defer done()
 
 	h.mu.Lock()
-	before, bound := h.share, h.ttl
+	before, bound, unknown := h.share, h.ttl, h.halfReader
 	if !h.trustedUntil.IsZero() {
 		bound = time.Until(h.trustedUntil) / 2
 	}
 	switch {
-	case before == backend.Reader:
+	case before == backend.Reader && !unknown:
 		h.mu.Unlock()
 		return nil
-	case !before.Exclusive():
+	case before != backend.Reader && !before.Exclusive():
 		h.mu.Unlock()
 		return backend.Invalid("downgrade", "of "+before.String()+" permits", "a lease of Lock, which becomes that of a reader")
-	case len(h.leases) > 1:
+	case before.Exclusive() && len(h.leases) > 1:
 		h.mu.Unlock()
 		return fmt.Errorf("%w downgrade: %d leases of WithReentry are nested in this grant and rely on exclusion: unlock them first", backend.ErrInvalid, len(h.leases)-1)
 	}
@@ -60,15 +63,24 @@ func (h *heldGrant) downgrade(ctx context.Context) error {
 
 	bounded, cancel := context.WithTimeout(ctx, max(bound, minRenewTime))
 	defer cancel()
-	err = retry.OwnTimeout(ctx, retry.Do(bounded, h.req.TTL, d.Downgrade))
-	switch {
-	case errors.Is(err, backend.ErrLost) && !retry.FromCause(ctx, err):
+	err = retry.OwnTimeout(ctx, retry.Do(bounded, h.req.TTL, func(ctx context.Context) error {
+		err := d.Downgrade(ctx)
+		unknown = unknown || backend.OutcomeUnknown(err)
+		return err
+	}))
+	if errors.Is(err, backend.ErrLost) && !retry.FromCause(ctx, err) {
 		h.endAsLost(err)
 		return h.endCause()
-	case err != nil && !backend.OutcomeUnknown(err):
-		h.mu.Lock()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.halfReader = unknown && err != nil
+	switch {
+	case err == nil:
+	case !unknown:
 		h.share = before
-		h.mu.Unlock()
+	case !errors.Is(err, backend.ErrUncertain):
+		err = backend.Uncertain(err)
 	}
 	return err
 }
