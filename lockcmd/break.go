@@ -34,11 +34,11 @@ a lock only if its holder is gone. A holder that is alive continues until it not
 the loss: at once if the service notifies it, else at its next renewal. Until then
 there are two holders.
 
-On a terminal, break shows the holder and asks. It then releases the lock only if that
-holder still has it. Elsewhere --yes is required, which releases the lock of whichever
-holder has it, unless --owner names one. If another holder has the lock, break changes
-nothing and exits with 1. Of several readers or holders of permits --owner releases one;
-without it break releases all.`,
+On a terminal, break shows the holder, or all of several readers or holders of permits,
+and asks. It then releases the lock of those that it has shown and that still have it,
+and of no other holder. Elsewhere --yes is required, which releases the lock of any
+holders, unless --owner names one. If only other holders have the lock, break changes
+nothing and exits with 1.`,
 		Example: `  lockctl break nightly
   lockctl break --yes --timeout 5s nightly`,
 		Args:     oneArg("lock's NAME"),
@@ -52,51 +52,69 @@ without it break releases all.`,
 }
 
 func (a *App) breakLock(ctx context.Context, c *lock.Client, f *breakFlags) error {
-	held := true
+	owners := []string{f.owner} // empty: any
 	if !f.yes {
 		var err error
-		if held, err = a.confirmBreak(ctx, c, f); err != nil {
+		if owners, err = a.confirmBreak(ctx, c, f); err != nil {
 			return err
 		}
 	}
-	var opts []lock.BreakOption
-	if f.owner != "" {
-		opts = append(opts, lock.IfHeldBy(f.owner))
-	}
-	var removed *lock.Holder
-	if held {
-		if err := f.limit.within(ctx, func(ctx context.Context) (err error) {
-			removed, err = c.Break(ctx, f.name, opts...)
+	var removed []*lock.Holder
+	var other error // the holder of owner has left, and another one has the lock
+	for _, owner := range owners {
+		h, err := f.breakOne(ctx, c, owner)
+		var locked *lock.LockedError
+		switch {
+		case errors.As(err, &locked):
+			other = notBroken(f.name, locked)
+		case err != nil:
 			return err
-		}); err != nil {
-			return notBroken(f.name, err)
+		case h != nil:
+			removed = append(removed, h)
 		}
+	}
+	if len(removed) == 0 && other != nil {
+		return other
 	}
 	result := struct {
-		Name    string       `json:"name"`
-		Removed *lock.Holder `json:"removed"`
-	}{f.name, removed}
+		Name    string         `json:"name"`
+		Removed *lock.Holder   `json:"removed"`
+		Others  []*lock.Holder `json:"others,omitempty"`
+	}{Name: f.name}
+	if len(removed) > 0 {
+		result.Removed, result.Others = removed[0], removed[1:]
+	}
 	return a.Result(result, func(w io.Writer) {
-		if removed == nil {
+		if len(removed) == 0 {
 			fmt.Fprintf(w, "%s: was free\n", quoted(f.name))
-			return
 		}
-		fmt.Fprintf(w, "%s: taken from %s\n", quoted(f.name), holderText(removed))
+		for _, h := range removed {
+			fmt.Fprintf(w, "%s: taken from %s\n", quoted(f.name), holderText(h))
+		}
 	})
 }
 
-// notBroken returns err, or the answer that another holder has the lock.
-func notBroken(name string, err error) error {
-	var other *lock.LockedError
-	if !errors.As(err, &other) {
-		return err
+// breakOne releases the lock if owner holds it, of any holder if owner is empty.
+func (f *breakFlags) breakOne(ctx context.Context, c *lock.Client, owner string) (removed *lock.Holder, err error) {
+	var opts []lock.BreakOption
+	if owner != "" {
+		opts = append(opts, lock.IfHeldBy(owner))
 	}
+	err = f.limit.within(ctx, func(ctx context.Context) (err error) {
+		removed, err = c.Break(ctx, f.name, opts...)
+		return err
+	})
+	return removed, err
+}
+
+// notBroken returns the answer that another holder has the lock.
+func notBroken(name string, other *lock.LockedError) error {
 	return WithCode(ExitFailed, fmt.Errorf("%q was not broken: another holder has it: %s", name, holderText(&other.Holder)))
 }
 
-// confirmBreak shows the holder, which becomes the owner to break, and asks the user. It
-// returns false if the lock is free.
-func (a *App) confirmBreak(ctx context.Context, c *lock.Client, f *breakFlags) (held bool, err error) {
+// confirmBreak shows the holders, or the one of the flag --owner, and asks the user. It returns the owner ids of those
+// that it has shown, an empty one if they cannot be known, and none if the lock is free.
+func (a *App) confirmBreak(ctx context.Context, c *lock.Client, f *breakFlags) (shown []string, err error) {
 	var info lock.Info
 	err = f.limit.within(ctx, func(ctx context.Context) (err error) {
 		info, err = c.Inspect(ctx, f.name)
@@ -106,27 +124,25 @@ func (a *App) confirmBreak(ctx context.Context, c *lock.Client, f *breakFlags) (
 	case errors.Is(err, errors.ErrUnsupported):
 		info = lock.Info{Name: f.name}
 	case err != nil:
-		return false, err
+		return nil, err
 	case info.Holder == nil:
-		return false, nil
-	case f.owner == "" && len(info.Others) == 0:
-		f.owner = info.Holder.Owner
+		return nil, nil
 	case f.owner != "" && !slices.ContainsFunc(holders(&info), func(h lock.Holder) bool { return h.Owner == f.owner }):
-		return false, notBroken(f.name, &lock.LockedError{Holder: *info.Holder})
+		return nil, notBroken(f.name, &lock.LockedError{Holder: *info.Holder})
 	}
 	if !isTerminal(a.In) {
-		return false, Usagef("break %q asks before it acts, and stdin is not a terminal: want --yes", f.name)
+		return nil, Usagef("break %q asks before it acts, and stdin is not a terminal: want --yes", f.name)
 	}
-	var owners []string
+	var texts []string
 	for _, h := range holders(&info) {
 		if f.owner == "" || f.owner == h.Owner {
-			owners = append(owners, holderText(&h))
+			shown, texts = append(shown, h.Owner), append(texts, holderText(&h))
 		}
 	}
-	if len(owners) == 0 {
-		owners = []string{"an unknown holder"}
+	if len(texts) == 0 {
+		shown, texts = []string{f.owner}, []string{"an unknown holder"}
 	}
-	fmt.Fprintf(a.messages, "%s is held by %s.\nBreak it? [y/N] ", quoted(f.name), strings.Join(owners, ", and by "))
+	fmt.Fprintf(a.messages, "%s is held by %s.\nBreak it? [y/N] ", quoted(f.name), strings.Join(texts, ", and by "))
 	answer := make(chan string, 1)
 	go func() { // a signal leaves it behind; then the process ends too
 		line, _ := bufio.NewReader(a.In).ReadString('\n')
@@ -136,11 +152,11 @@ func (a *App) confirmBreak(ctx context.Context, c *lock.Client, f *breakFlags) (
 	case line := <-answer:
 		switch strings.ToLower(strings.TrimSpace(line)) {
 		case "y", "yes":
-			return true, nil
+			return shown, nil
 		}
-		return false, WithCode(ExitFailed, fmt.Errorf("%q was not broken", f.name))
+		return nil, WithCode(ExitFailed, fmt.Errorf("%q was not broken", f.name))
 	case <-ctx.Done():
 		fmt.Fprintln(a.messages)
-		return false, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }

@@ -203,10 +203,37 @@ func TestTerminalBreakOfSeveralHolders(t *testing.T) {
 	screen.Contains("[y/N] ")
 	typeKeys(t, keys, "y\n")
 	screen.Contains("taken from first")
+	screen.Contains("taken from second")
 	for _, r := range holders {
 		if code := r.Wait(); code != lockcmd.ExitLost {
 			t.Errorf("exit code %d, stderr %q, want %d", code, r.Stderr.Text(), lockcmd.ExitLost)
 		}
+	}
+}
+
+// While break waits for the answer one of two holders leaves and another one comes, which break has not shown.
+func TestTerminalBreakOfTheHoldersThatItShowed(t *testing.T) {
+	t.Parallel()
+	url := cmdtest.FileURL(t)
+	begin := func(as string) *cmdtest.Run {
+		r := cmdtest.Begin(t, mode("signals"), "run", "--url", url, "--permits", "1/2", "--as", as, "x", "--", self)
+		r.Stdout.Contains("ready")
+		return r
+	}
+	leaves, stays := begin("leaves"), begin("stays")
+	keys, screen := onTerminal(t, nil, cmdtest.Binary(), "break", "--url", url, "x")
+	screen.Contains("[y/N] ")
+	leaves.Send(syscall.SIGTERM)
+	leaves.Wait()
+	comes := begin("comes")
+	typeKeys(t, keys, "y\n")
+	screen.Contains("taken from stays")
+	if code := stays.Wait(); code != lockcmd.ExitLost {
+		t.Errorf("a holder that break showed: exit code %d, stderr %q, want %d", code, stays.Stderr.Text(), lockcmd.ExitLost)
+	}
+	comes.Send(syscall.SIGTERM)
+	if code := comes.Wait(); code != 3 {
+		t.Errorf("a holder that break did not show: exit code %d, stderr %q, want 3 as it continued", code, comes.Stderr.Text())
 	}
 }
 
