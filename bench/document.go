@@ -36,6 +36,10 @@ var tables = [][]column{
 		{"p99, RTT (64)", func(d, _ summaries) float64 { return d.of("contended 64").Ratio99 }},
 	},
 	{
+		{"uncontended, µs", func(_, n summaries) float64 {
+			s := n.of("uncontended")
+			return s.Ratio * float64(s.Raw) / float64(time.Microsecond)
+		}},
 		{"uncontended, × raw", func(_, n summaries) float64 { return n.of("uncontended").Ratio }},
 		{"hand-off p50, × raw (16)", func(_, n summaries) float64 { return n.of("contended 16").Ratio }},
 		{"p50, × raw (64)", func(_, n summaries) float64 { return n.of("contended 64").Ratio }},

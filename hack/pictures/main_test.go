@@ -148,7 +148,7 @@ func TestManyWaiters(t *testing.T) {
 	if err != nil || len(groups) != 1 || groups[0].Heading != "A" || len(groups[0].Values) != 3 {
 		t.Fatalf("got %+v, %v", groups, err)
 	}
-	if v := groups[0].Values; v[0].N != 1.02 || v[1].N != 0.07 || v[1].Name != "peer" || v[2].N != 0 {
+	if v := groups[0].Values; v[0].N != 0.577 || v[1].N != 0.007 || v[1].Name != "peer" || v[2].N != 0 {
 		t.Errorf("got %+v", v)
 	}
 	if _, err := plotOf(t, "many-waiters").groups(strings.ReplaceAll(text, "| waiters |", "| others |")); err == nil {
