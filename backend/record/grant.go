@@ -40,17 +40,28 @@ func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	defer g.end()
 	now := time.Now()
-	next := g.next()
-	keep := max(ttl, g.kept.Sub(now)) // never shorter than before
-	next.TTL, next.Renewed = milliseconds(keep), now.UnixMilli()
+	next, keep := g.renewal(now, ttl)
 	if err := g.write(ctx, next); err != nil {
 		return err
 	}
+	g.extended(now, keep, ttl)
+	return nil
+}
+
+// renewal returns the value of a renewal to ttl from now, and for how long the service keeps it: never shorter than before.
+func (g *grant) renewal(now time.Time, ttl time.Duration) (next value, keep time.Duration) {
+	next = g.next()
+	keep = max(ttl, g.kept.Sub(now))
+	next.TTL, next.Renewed = milliseconds(keep), now.UnixMilli()
+	return next, keep
+}
+
+// extended records that the service keeps the record for keep, and that the lease is trusted for ttl from now.
+func (g *grant) extended(now time.Time, keep, ttl time.Duration) {
 	g.kept = now.Add(keep)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.until = now.Add(ttl)
-	return nil
 }
 
 func (g *grant) Release(ctx context.Context) error {
@@ -102,7 +113,7 @@ func (g *grant) write(ctx context.Context, next value) error {
 			return backend.ErrLost
 		}
 		g.version = "" // until a reply says it
-		version, err = g.l.store.Write(ctx, g.key, next.encode(), version, next.ttl())
+		version, err = g.l.held.Write(ctx, g.key, next.encode(), version, next.ttl())
 		switch {
 		case err == nil:
 			g.version = version
@@ -119,7 +130,7 @@ func (g *grant) current(ctx context.Context) (version string, ours bool, err err
 	if g.ended || g.version != "" {
 		return g.version, !g.ended, nil
 	}
-	item, err := g.l.store.Read(ctx, g.key)
+	item, err := g.l.held.Read(ctx, g.key)
 	if err != nil {
 		return "", false, err
 	}

@@ -65,3 +65,17 @@ func TestReleaseDuringARenewal(t *testing.T) {
 		take(t, l, "b")
 	})
 }
+
+// A driver may keep connections for holders: a grant is renewed and released with the Store for that.
+func TestStoreOfHolders(t *testing.T) {
+	m := newMemory()
+	held := &slow{memory: m}
+	others := &slow{memory: m}
+	g := take(t, record.New(others, record.Options{Held: held}), "a")
+	asked := others.requests.Load()
+	nothing(t, g.Renew(t.Context(), ttl))
+	nothing(t, g.Release(t.Context()))
+	if others.requests.Load() != asked || held.requests.Load() == 0 {
+		t.Errorf("%d requests of the holder with the other Store, %d with its own", others.requests.Load()-asked, held.requests.Load())
+	}
+}

@@ -30,6 +30,9 @@ type Options struct {
 	// Token is nil, tokens are counted in the record, and begin with the microseconds of the Unix
 	// epoch, by the clock of the client, where there is no record.
 	Token func(version string) uint64
+	// Held is the Store with which a grant is renewed and released, for a driver that keeps connections for that;
+	// nil: the Store of the locks.
+	Held Store
 }
 
 // Locks are the locks of a Store. They implement backend.Backend but for Capabilities and Close, and
@@ -37,6 +40,7 @@ type Options struct {
 // its next renewal. All methods may be called by any number of goroutines.
 type Locks struct {
 	store Store
+	held  Store // of grants
 	opt   Options
 	seen  watched
 }
@@ -46,7 +50,10 @@ func New(store Store, opt Options) *Locks {
 	if opt.Margin == 0 {
 		opt.Margin = DefaultMargin
 	}
-	return &Locks{store: store, opt: opt}
+	if opt.Held == nil {
+		opt.Held = store
+	}
+	return &Locks{store: store, held: opt.Held, opt: opt}
 }
 
 // attempts is how often a request reads the record again after a conflict, before it gives

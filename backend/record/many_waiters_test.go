@@ -125,3 +125,47 @@ func TestManyAtOnceAtAFreeLock(t *testing.T) {
 		}
 	})
 }
+
+// If the attempt that asks gives up before the answer, one of the others asks, and not all of them.
+func TestManyAtOnceBehindOneThatGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{memory: newMemory()}
+		take(t, record.New(s, record.Options{}), "a")
+		q := &record.Queue{Locks: record.New(impatient{s}, record.Options{}), Poll: poll}
+		s.requests.Store(0)
+		var all sync.WaitGroup
+		patient, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		for i := range 500 {
+			ctx := patient
+			if i < 3 {
+				short, end := context.WithTimeout(ctx, time.Duration(i+1)*100*time.Microsecond)
+				defer end()
+				ctx = short
+			}
+			all.Go(func() {
+				if _, err := q.Acquire(ctx, request(strconv.Itoa(i))); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Acquire of a held lock: want the error of the context, got %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if n := s.requests.Load(); n > 6 {
+			t.Errorf("%d requests, want three of those that gave up, one after them, and that of the first waiter", n)
+		}
+	})
+}
+
+// impatient is a service whose client waits for an answer no longer than its context.
+type impatient struct{ *slow }
+
+func (s impatient) Read(ctx context.Context, key string) (record.Item, error) {
+	s.requests.Add(1)
+	select {
+	case <-time.After(time.Millisecond):
+		return s.memory.Read(ctx, key)
+	case <-ctx.Done():
+		return record.Item{}, ctx.Err()
+	}
+}

@@ -33,14 +33,14 @@ type Queue struct {
 	// trips. Zero: Poll.
 	FastPoll time.Duration
 
-	mu    sync.Mutex // guards turns
+	mu    sync.Mutex // guards turns, and the asked of each
 	turns map[string]*turn
 }
 
 // turn is taken by the waiter of a key that sends requests.
 type turn struct {
 	waiters int
-	asked   chan struct{}                       // closed after the first request
+	asked   *asked                              // the attempt that the others wait for; nil: none is under way
 	taken   chan struct{}                       // has an element while the turn is taken
 	locked  atomic.Pointer[backend.LockedError] // why the last request was refused; nil: none was yet
 
@@ -52,31 +52,27 @@ type turn struct {
 	failing time.Time // since when the service fails
 }
 
+// asked is an attempt before the turn of its waiter.
+type asked struct {
+	ended chan struct{}
+	err   error // of the service, which holds for those who wait for the answer; set before ended is closed
+}
+
 // retryPause is the pause of a waiter after a request that failed, and after a watch has begun.
 const retryPause = 100 * time.Millisecond
 
 // Acquire implements backend.Waiter. It sends no request before its turn if others wait already, or
 // if the first request of another waiter was answered meanwhile.
 func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	t, first := q.join(req.Key)
+	t := q.join(req.Key)
 	defer q.leave(req.Key, t)
-	if !first {
-		select {
-		case <-t.asked:
-		case <-ctx.Done():
-			return nil, backend.NotExecuted(ctx.Err())
-		}
-	}
-	locked := t.locked.Load()
-	if locked == nil {
-		g, err := q.ask(ctx, req, t, first)
-		if !errors.Is(err, backend.ErrLocked) {
+	for t.locked.Load() == nil {
+		if g, err := q.ask(ctx, req, t); g != nil || err != nil {
 			return g, err
 		}
-		locked = t.locked.Load()
 	}
 	if req.OnWait != nil {
-		req.OnWait(locked)
+		req.OnWait(t.locked.Load())
 	}
 	select {
 	case t.taken <- struct{}{}:
@@ -87,11 +83,17 @@ func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant
 	return q.first(ctx, req, t)
 }
 
-// ask makes one attempt before the turn of its waiter. first says that others wait for the answer; if
-// there is none they ask, too.
-func (q *Queue) ask(ctx context.Context, req backend.Request, t *turn, first bool) (backend.Grant, error) {
-	if first {
-		defer close(t.asked)
+// ask makes one attempt before the turn of its waiter, or waits for that of another waiter. It returns neither a grant
+// nor an error if the key is locked, or if the caller is to ask again: the other waiter has given up.
+func (q *Queue) ask(ctx context.Context, req backend.Request, t *turn) (backend.Grant, error) {
+	a, mine := q.asking(t)
+	if !mine {
+		select {
+		case <-a.ended:
+			return nil, a.err
+		case <-ctx.Done():
+			return nil, backend.NotExecuted(ctx.Err())
+		}
 	}
 	g, err := q.Locks.TryAcquire(ctx, req)
 	switch {
@@ -99,8 +101,25 @@ func (q *Queue) ask(ctx context.Context, req backend.Request, t *turn, first boo
 		t.granted(req, g)
 	case errors.Is(err, backend.ErrLocked):
 		t.locked.Store(refusal(err))
+		err = nil
+	case ctx.Err() == nil && !backend.OutcomeUnknown(err):
+		a.err = err
 	}
+	q.mu.Lock()
+	t.asked = nil
+	q.mu.Unlock()
+	close(a.ended)
 	return g, err
+}
+
+// asking returns the attempt that is under way before the turn of a waiter, or a new one, which is the caller's.
+func (q *Queue) asking(t *turn) (a *asked, mine bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if mine = t.asked == nil; mine {
+		t.asked = &asked{ended: make(chan struct{})}
+	}
+	return t.asked, mine
 }
 
 // granted records a grant for those who wait for the end of it.
@@ -225,21 +244,21 @@ func (q *Queue) watch(ctx context.Context, key string, t *turn) (err error) {
 	return nil
 }
 
-// join counts a waiter. first says that no other one waits.
-func (q *Queue) join(key string) (t *turn, first bool) {
+// join counts a waiter.
+func (q *Queue) join(key string) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.turns == nil {
 		q.turns = map[string]*turn{}
 	}
-	t = q.turns[key]
+	t := q.turns[key]
 	if t == nil {
-		t, first = &turn{asked: make(chan struct{}), taken: make(chan struct{}, 1)}, true
+		t = &turn{taken: make(chan struct{}, 1)}
 		q.turns[key] = t
 		q.Locks.seen.wait(key)
 	}
 	t.waiters++
-	return t, first
+	return t
 }
 
 // leave ends the watch with the last waiter.
