@@ -16,10 +16,10 @@ import (
 type Backend struct {
 	*record.Locks
 	*record.Queue
-	client     *memcache.Client
-	ownsClient bool // Close closes it
-	opt        options
-	exchanges  record.Exchanges
+	nodes       servers
+	ownsClients bool // Close closes them
+	opt         options
+	exchanges   record.Exchanges
 }
 
 var (
@@ -28,6 +28,8 @@ var (
 	_ backend.Inspector = (*Backend)(nil)
 	_ backend.Breaker   = (*Backend)(nil)
 	_ backend.Pinger    = (*Backend)(nil)
+
+	_ backend.BatchRenewer = (*Backend)(nil)
 )
 
 // The average interval at which the first waiter of a process polls is fastPoll after a change of the
@@ -37,9 +39,9 @@ const (
 	slowPoll = 200 * time.Millisecond
 )
 
-func open(ctx context.Context, client *memcache.Client, o options) (*Backend, error) {
-	b := &Backend{client: client, opt: o}
-	b.Locks = record.New(store{b}, record.Options{Margin: o.margin})
+func open(ctx context.Context, nodes servers, o options) (*Backend, error) {
+	b := &Backend{nodes: nodes, opt: o}
+	b.Locks = record.New(store{b, false}, record.Options{Margin: o.margin, Held: store{b, true}})
 	b.Queue = &record.Queue{Locks: b.Locks, Poll: slowPoll, FastPoll: fastPoll}
 	if err := b.probe(ctx); err != nil {
 		return nil, err
@@ -47,18 +49,18 @@ func open(ctx context.Context, client *memcache.Client, o options) (*Backend, er
 	return b, nil
 }
 
-// probe verifies that all servers answer, and that one counts versions: with its option
-// --disable-cas all of them are zero, and so is the condition of each write.
+// probe verifies that all servers answer, and that they count versions: with the option --disable-cas all of them are
+// zero, and so is the condition of each write.
 func (b *Backend) probe(ctx context.Context) error {
 	item := &memcache.Item{Key: b.opt.prefix + ":", Value: []byte("probe"), Expiration: expiration(time.Minute)}
-	return b.do(ctx, func() error {
-		if err := b.client.Ping(); err != nil {
+	return b.each(ctx, func(client *memcache.Client) error {
+		if err := client.Ping(); err != nil {
 			return err
 		}
-		if err := b.client.Set(item); err != nil {
+		if err := client.Set(item); err != nil {
 			return err
 		}
-		got, err := b.client.Get(item.Key)
+		got, err := client.Get(item.Key)
 		if err != nil {
 			return err
 		}
@@ -67,6 +69,16 @@ func (b *Backend) probe(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// each makes an exchange with each server until one fails.
+func (b *Backend) each(ctx context.Context, request func(*memcache.Client) error) error {
+	for _, s := range b.nodes {
+		if err := b.do(ctx, s.node, false, func() error { return request(s.client) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Capabilities returns what the backend guarantees.
@@ -82,7 +94,8 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Lateness: record.Lateness,
 		MaxTTL:   maxTTL,
 		Caveats: []string{
-			"A restart, flush_all or an eviction of a server removes locks: two clients hold one until the next renewal of the first. Memory must suffice (--disable-evictions makes a full server refuse instead).",
+			"A restart, flush_all or an eviction of a server removes locks: two clients hold one until the next renewal of the first. Memory must suffice.",
+			"With --disable-evictions a server that is full refuses writes: new locks, and for as long as it is full also renewals and releases, so that leases end.",
 			"Tokens begin with the clock of a client when a server does not know a lock, or has not for the margin: they rise over that if clocks of clients differ by less than the time since then.",
 			"A list of servers shares the keys among them. All clients need the same list; it is no replication.",
 			record.CaveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
@@ -94,14 +107,14 @@ func (b *Backend) Capabilities() backend.Capabilities {
 const maxTTL = month - 25*time.Hour
 
 // Ping makes one round trip to each server.
-func (b *Backend) Ping(ctx context.Context) error { return b.do(ctx, b.client.Ping) }
+func (b *Backend) Ping(ctx context.Context) error { return b.each(ctx, (*memcache.Client).Ping) }
 
 // Close waits for the exchanges in flight, which their timeout bounds. It closes the connections
-// of a client that Open has made.
+// of clients that Open has made.
 func (b *Backend) Close(ctx context.Context) error {
 	err := b.exchanges.Close(ctx)
-	if b.ownsClient {
-		err = errors.Join(err, b.client.Close())
+	if b.ownsClients {
+		err = errors.Join(err, b.nodes.close())
 	}
 	return err
 }

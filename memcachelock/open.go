@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
+	"path"
 	"strings"
 	"time"
 
@@ -21,17 +23,22 @@ func init() {
 }
 
 const (
-	defaultPort = "11211"
-	maxPrefix   = 64
-	maxIdle     = 64 // connections to a server that stay open
+	defaultPort        = "11211"
+	maxPrefix          = 64
+	defaultConnections = 16 // to a server
+	minConnections     = 2
+	maxConnections     = 1024
 )
 
 type options struct {
-	prefix string
-	margin time.Duration
+	prefix      string
+	margin      time.Duration
+	connections int
 }
 
-func defaults() options { return options{prefix: DefaultPrefix, margin: record.DefaultMargin} }
+func defaults() options {
+	return options{prefix: DefaultPrefix, margin: record.DefaultMargin, connections: defaultConnections}
+}
 
 // Option changes what New does.
 type Option func(*options) error
@@ -54,6 +61,18 @@ func WithMargin(d time.Duration) Option {
 	}
 }
 
+// WithConnections sets how many connections to a server are in use at a time, from 2 to 1024; the default is 16. With a
+// client of several servers it is the number for all of them. A quarter is kept for renewals and releases.
+func WithConnections(n int) Option {
+	return func(o *options) error {
+		o.connections = n
+		if n < minConnections || n > maxConnections {
+			return backend.Invalid("connections", n, fmt.Sprintf("%d to %d", minConnections, maxConnections))
+		}
+		return nil
+	}
+}
+
 func checkPrefix(prefix string) error {
 	if prefix == "" || len(prefix) > maxPrefix || strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r >= 127 || r == ':' }) {
 		return backend.Invalid("prefix", prefix, fmt.Sprintf("1 to %d printable ASCII characters without space and colon", maxPrefix))
@@ -68,9 +87,9 @@ func checkMargin(d time.Duration) error {
 	return nil
 }
 
-// New returns a backend that uses client and never closes it. Set the client's Timeout, which
-// bounds each exchange, well below the TTL, and its MaxIdleConns to the number of requests at
-// a time. New makes two requests to verify that the server has CAS.
+// New returns a backend that uses client. It closes idle connections of the client after a request without an answer,
+// and never the client itself, which stays usable. Set the client's Timeout, which bounds each exchange, well below the
+// TTL, and its MaxIdleConns to the number of [WithConnections]. New verifies that the server has CAS.
 func New(client *memcache.Client, opts ...Option) (*Backend, error) {
 	if client == nil {
 		return nil, backend.Invalid("client", "nil", "a *memcache.Client")
@@ -81,65 +100,86 @@ func New(client *memcache.Client, opts ...Option) (*Backend, error) {
 			return nil, err
 		}
 	}
-	return open(context.Background(), client, o)
+	return open(context.Background(), servers{{node: newNode(client, o.connections)}}, o)
 }
 
 // Open opens a backend from a URL; see the package's documentation for its form.
 func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
-	o, client, err := parse(u)
+	o, nodes, err := parse(u)
 	if err != nil {
 		return nil, err
 	}
-	b, err := open(ctx, client, o)
+	b, err := open(ctx, nodes, o)
 	if err != nil {
-		_ = client.Close() // err is the cause
-		return nil, fmt.Errorf("memcached at %s: %w", strings.Join(u.Hosts, ","), err)
+		_ = nodes.close() // err is the cause
+		return nil, fmt.Errorf("memcached at %s: %w", cmp.Or(strings.Join(u.Hosts, ","), u.Path), err)
 	}
-	b.ownsClient = true
+	b.ownsClients = true
 	return b, nil
 }
 
-func parse(u *backend.URL) (options, *memcache.Client, error) {
+func parse(u *backend.URL) (options, servers, error) {
 	o, p := defaults(), u.Params
 	timeout := p.Duration("timeout", time.Second)
 	o.margin = p.Duration("margin", o.margin)
+	o.connections = p.Int("connections", o.connections, minConnections, maxConnections)
 	secure := p.Bool("tls", u.Scheme == "memcacheds")
 	files := tlsurl.Read(p)
+	var addresses []address
+	prefix := strings.TrimPrefix(u.Path, "/")
+	if isSocket(u) {
+		addresses = []address{{"unix", u.Path}}
+		prefix = p.String("prefix", "") // of other URLs it is the path
+	}
+	for _, h := range u.Hosts {
+		addresses = append(addresses, address{"tcp", backend.HostPort(h, defaultPort)})
+	}
 	if err := p.Err(); err != nil {
 		return o, nil, err
 	}
 	if u.Scheme == "memcacheds" && !secure {
 		return o, nil, backend.Invalid("URL parameter tls", "false", "true, or absent, with memcacheds://")
 	}
-	if prefix := strings.TrimPrefix(u.Path, "/"); prefix != "" {
-		o.prefix = prefix
-	}
+	o.prefix = cmp.Or(prefix, o.prefix)
 	if err := cmp.Or(checkPrefix(o.prefix), checkMargin(o.margin)); err != nil {
 		return o, nil, err
 	}
-	if len(u.Hosts) == 0 {
-		return o, nil, backend.Invalid("URL hosts", "", u.Scheme+"://host[:port][,host[:port]...][/prefix]")
+	if len(addresses) == 0 {
+		return o, nil, backend.Invalid("URL hosts", "",
+			u.Scheme+"://host[:port][,host[:port]...][/prefix], or memcached:///path of a Unix socket")
 	}
-	var all servers
-	for _, h := range u.Hosts {
-		all = append(all, server(backend.HostPort(h, defaultPort)))
+	d, err := parseDialer(u, files, secure)
+	if err != nil {
+		return o, nil, err
 	}
-	d := dialer{}
+	var nodes servers
+	for _, a := range addresses {
+		client := memcache.NewFromSelector(a)
+		client.Timeout, client.MaxIdleConns, client.DialContext = timeout, o.connections, d.dial
+		n := newNode(client, o.connections)
+		n.dial = func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, a.network, a.text) }
+		nodes = append(nodes, server{a.text, n})
+	}
+	return o, nodes, nil
+}
+
+// isSocket reports whether a URL has the path of a Unix socket in place of hosts.
+func isSocket(u *backend.URL) bool {
+	return u.Scheme == "memcached" && len(u.Hosts) == 0 && path.IsAbs(u.Path) && u.Path != "/"
+}
+
+func parseDialer(u *backend.URL, files tlsurl.Files, secure bool) (*dialer, error) {
+	d := &dialer{}
 	if u.User != nil {
 		d.user = u.User.Username()
 		d.password, _ = u.User.Password()
 		if d.user == "" || d.password == "" || strings.ContainsAny(d.user+d.password, " \r\n") {
-			return o, nil, fmt.Errorf("%w URL user and password: want both, without spaces and line ends", backend.ErrInvalid)
+			return nil, fmt.Errorf("%w URL user and password: want both, without spaces and line ends", backend.ErrInvalid)
 		}
 	}
 	config, err := files.Config(secure, "memcacheds:// or tls=true")
-	if err != nil {
-		return o, nil, err
-	}
 	if config != nil {
 		d.tls = &tls.Dialer{Config: config}
 	}
-	client := memcache.NewFromSelector(all)
-	client.Timeout, client.MaxIdleConns, client.DialContext = timeout, maxIdle, d.dial
-	return o, client, nil
+	return d, err
 }

@@ -26,7 +26,11 @@ func openURL(ctx context.Context, rawURL string) (backend.Backend, error) {
 
 func TestURLErrors(t *testing.T) {
 	for url, want := range map[string]string{
-		"memcached:///p":                            "URL hosts",
+		"memcached:///":                             "URL hosts",
+		"memcached:lock":                            "URL hosts",
+		"memcacheds:///run/memcached.sock":          "URL hosts",
+		"memcached:///run/memcached.sock?prefix=a:": "prefix",
+		"memcached://h?connections=1":               "connections",
 		"memcached://h?timeout=0":                   "timeout",
 		"memcached://h?timeout=soon":                "timeout",
 		"memcached://h?margin=999ms":                "margin",
@@ -54,7 +58,7 @@ func TestURLErrors(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	client := memcache.New("127.0.0.1:1")
-	for want, opt := range map[string]Option{"prefix": WithPrefix("a:b"), "margin": WithMargin(time.Millisecond)} {
+	for want, opt := range map[string]Option{"prefix": WithPrefix("a:b"), "margin": WithMargin(time.Millisecond), "connections": WithConnections(1)} {
 		if _, err := New(client, opt); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want ErrInvalid with %q, got %v", want, err)
 		}

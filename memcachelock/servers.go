@@ -9,32 +9,45 @@ import (
 	"hash/fnv"
 	"net"
 	"strings"
-
-	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// server is a host and port. The name is resolved for each connection.
-type server string
-
-func (server) Network() string  { return "tcp" }
-func (s server) String() string { return string(s) }
+// server is a server of the list, with the name by which it gets its share of the keys.
+type server struct {
+	name string
+	*node
+}
 
 // servers share the keys by rendezvous hashing: if one is removed from the list, only its keys move.
 type servers []server
 
-// PickServer implements memcache.ServerSelector.
-func (all servers) PickServer(key string) (net.Addr, error) {
-	var best server
-	var most uint64
-	for _, s := range all {
+func (all servers) node(key string) *node {
+	best, most := 0, uint64(0)
+	for i, s := range all {
 		h := fnv.New64a()
-		_, _ = h.Write([]byte(string(s) + "\x00" + key))
-		if sum := mix(h.Sum64()); best == "" || sum > most {
-			best, most = s, sum
+		_, _ = h.Write([]byte(s.name + "\x00" + key))
+		if sum := mix(h.Sum64()); i == 0 || sum > most {
+			best, most = i, sum
 		}
 	}
-	return best, nil
+	return all[best].node
 }
+
+// close closes the idle connections.
+func (all servers) close() (err error) {
+	for _, s := range all {
+		err = errors.Join(err, s.client.Close())
+	}
+	return err
+}
+
+// address is a host and port, whose name is resolved for each connection, or the path of a Unix socket. It is the
+// memcache.ServerSelector of a client for that server.
+type address struct{ network, text string }
+
+func (a address) Network() string                     { return a.network }
+func (a address) String() string                      { return a.text }
+func (a address) PickServer(string) (net.Addr, error) { return a, nil }
+func (a address) Each(f func(net.Addr) error) error   { return f(a) }
 
 // mix spreads the bits of a hash: those of FNV depend little on the first characters.
 func mix(x uint64) uint64 {
@@ -42,18 +55,6 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
 }
-
-// Each implements memcache.ServerSelector.
-func (all servers) Each(f func(net.Addr) error) error {
-	for _, s := range all {
-		if err := f(s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var _ memcache.ServerSelector = servers(nil)
 
 // dialer opens connections.
 type dialer struct {

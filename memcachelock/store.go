@@ -1,12 +1,12 @@
 package memcachelock
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +24,10 @@ const (
 )
 
 // store implements record.Store.
-type store struct{ *Backend }
+type store struct {
+	*Backend
+	held bool // for renewals and releases
+}
 
 // DefaultPrefix is the first part of all keys, unless WithPrefix or the URL sets another one.
 const DefaultPrefix = "lock"
@@ -44,8 +47,10 @@ func (b store) key(name string) string { return Key(b.opt.prefix, name) }
 
 func (b store) Read(ctx context.Context, name string) (record.Item, error) {
 	var item *memcache.Item
-	err := b.do(ctx, func() (err error) {
-		item, err = b.client.Get(b.key(name))
+	key := b.key(name)
+	n := b.nodes.node(key)
+	err := b.do(ctx, n, b.held, func() (err error) {
+		item, err = n.client.Get(key)
 		return err
 	})
 	switch {
@@ -57,25 +62,43 @@ func (b store) Read(ctx context.Context, name string) (record.Item, error) {
 	return record.Item{Value: item.Value, Version: strconv.FormatUint(item.CasID, 10)}, nil
 }
 
-// Write returns no version: the server does not return it.
+// Write returns no version: the server does not return it. A write that is repeated is executed once: the version is
+// another one then.
 func (b store) Write(ctx context.Context, name string, value []byte, version string, ttl time.Duration) (string, error) {
 	item := &memcache.Item{Key: b.key(name), Value: value, Expiration: expiration(ttl + b.opt.margin)}
-	return "", b.do(ctx, func() error {
+	if version != "" {
 		var err error
-		if version == "" {
-			err = b.client.Add(item)
-		} else {
-			if item.CasID, err = strconv.ParseUint(version, 10, 64); err != nil {
-				return backend.NotExecuted(err)
-			}
-			err = b.client.CompareAndSwap(item)
+		if item.CasID, err = strconv.ParseUint(version, 10, 64); err != nil {
+			return "", backend.NotExecuted(err)
 		}
-		if errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCASConflict) ||
-			errors.Is(err, memcache.ErrCacheMiss) {
+	}
+	n := b.nodes.node(item.Key)
+	sent := 0
+	return "", b.do(ctx, n, b.held, func() error {
+		var err error
+		sent++
+		if version == "" {
+			err = n.client.Add(item)
+		} else {
+			err = n.client.CompareAndSwap(item)
+		}
+		switch {
+		case !isRefusal(err):
+			return err
+		case sent == 1:
 			return record.ErrChanged
 		}
-		return err
+		return n.written(item)
 	})
+}
+
+// written returns nil if the record is what a write that was sent twice has written. No other write has that value.
+func (n *node) written(item *memcache.Item) error {
+	got, err := n.client.Get(item.Key)
+	if err == nil && bytes.Equal(got.Value, item.Value) {
+		return nil
+	}
+	return errors.Join(errors.New("a repeated write was refused, and the first one had no answer"), err)
 }
 
 // expiration returns a relative time for the server, rounded up, and more by the second by
@@ -85,20 +108,26 @@ func expiration(d time.Duration) int32 {
 	return int32(d / time.Second)
 }
 
-// do makes an exchange. The client library takes no context: if ctx ends first, the exchange
+// do makes an exchange with a server. The client library takes no context: if ctx ends first, the exchange
 // goes on until its timeout, and Close waits for it.
-func (b *Backend) do(ctx context.Context, exchange func() error) error {
+func (b *Backend) do(ctx context.Context, n *node, held bool, request func() error) error {
 	if err := b.exchanges.Begin(ctx); err != nil {
+		return err
+	}
+	end, err := n.begin(ctx, held)
+	if err != nil {
+		b.exchanges.End()
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
 		defer b.exchanges.End()
-		done <- exchange()
+		defer end()
+		done <- n.send(ctx, request)
 	}()
 	select {
 	case err := <-done:
-		if err == nil || isReply(err) {
+		if err == nil || errors.Is(err, record.ErrChanged) || errors.Is(err, memcache.ErrCacheMiss) {
 			return err
 		}
 		if end := ctx.Err(); end != nil {
@@ -110,18 +139,23 @@ func (b *Backend) do(ctx context.Context, exchange func() error) error {
 	}
 }
 
-// isReply reports whether the server has answered.
-func isReply(err error) bool {
-	return errors.Is(err, record.ErrChanged) || errors.Is(err, memcache.ErrCacheMiss)
+// isRefusal reports whether the server has refused a write because the record has another version.
+func isRefusal(err error) bool {
+	return errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCASConflict) || errors.Is(err, memcache.ErrCacheMiss)
 }
 
-// classify marks the errors of connections that were not opened: nothing was sent.
+// classify marks the errors of connections that were not opened, and of requests that the server has refused.
 func classify(err error) error {
 	err = fmt.Errorf("memcached: %w", err)
-	var timeout *memcache.ConnectTimeoutError
-	var op *net.OpError
-	if errors.Is(err, errDial) || errors.As(err, &timeout) || errors.As(err, &op) && op.Op == "dial" {
+	if notOpened(err) || refusedByServer(err) {
 		return backend.NotExecuted(err)
 	}
 	return err
+}
+
+// refusedByServer reports whether the server says that it has not stored an item, for which the client library has no
+// error: it is full, or has no more connections.
+func refusedByServer(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, `: "SERVER_ERROR out of memory`) || strings.Contains(text, `: "ERROR`)
 }
