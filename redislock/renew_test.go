@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,4 +225,35 @@ func TestLateAnswer(t *testing.T) {
 	if until := g.Until(); !until.Equal(now.Add(time.Minute)) {
 		t.Errorf("certain for %v, want a minute", until.Sub(now))
 	}
+}
+
+// A client of the caller, with three retries, sends no request to downgrade and no batch of renewals twice.
+func TestDroppedRepliesOfDowngradeAndBatch(t *testing.T) {
+	px := newProxy(t, sharedServer(t))
+	own := redis.NewClient(&redis.Options{Addr: px.Addr})
+	defer own.Close()
+	b, err := New(own, WithPrefix(newPrefix()))
+	must(t, err)
+	defer closeBackend(t, b)
+	g, kept := take(t, b, request("k")).(*grant), take(t, b, request("kept"))
+
+	for script, send := range map[*protocol.Script]func() error{
+		downgradeScript: func() error { return g.Downgrade(t.Context()) },
+		protocol.Renew: func() error {
+			return b.RenewBatch(t.Context(), []backend.Renewal{{Grant: kept, TTL: time.Minute}})[0]
+		},
+	} {
+		var sent atomic.Int64
+		px.Set(onScript(script, func() action { sent.Add(1); return drop }))
+		if err := send(); !isUncertain(err) {
+			t.Errorf("without a reply: %v", err)
+		}
+		px.Set(nil)
+		if n := sent.Load(); n != 1 {
+			t.Errorf("sent %d times", n)
+		}
+	}
+	must(t, g.Downgrade(t.Context()))
+	must(t, g.Release(t.Context()))
+	must(t, kept.Release(t.Context()))
 }
