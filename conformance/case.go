@@ -32,7 +32,7 @@ type Case struct {
 func Cases() []Case {
 	var all []Case
 	for _, section := range [][]Case{
-		capabilityCases, exclusionCases, waitingCases, queueCases, deadWaiterCases, cancellationCases, releaseCases,
+		capabilityCases, exclusionCases, waitingCases, queueCases, deadWaiterCases, orphanCases, cancellationCases, releaseCases,
 		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases, overlapCases, sharedCases, downgradeCases, permitCases, sharedEndCases, sharedDeadCases,
 	} {
 		all = append(all, section...)

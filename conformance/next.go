@@ -21,11 +21,22 @@ var pending = []Pending{
 	{"postgres", staleCase, staleEffect},
 	{"nats", staleCase, staleEffect},
 	{"etcd", staleCase, staleEffect},
+	{"redis", exitCase, exitEffect},
+	{"redlock", exitCase, exitEffect},
+	{"postgres", exitCase, exitEffect},
+	{"mysql", exitCase, exitEffect},
+	{"redis", shortCase, shortEffect},
+	{"redlock", shortCase, shortEffect},
+	{"postgres", shortCase, shortEffect},
 }
 
 const (
 	staleCase   = "loss/28-stale-connections"
 	staleEffect = "each connection that died without a sign costs one request its timeout, and so a lease"
+	exitCase    = "waiting/12-releaser-exits"
+	exitEffect  = "a waiter behind two dead processes waits for up to a TTL more if the process that unlocked has ended"
+	shortCase   = "shared/48-dead-waiter-short-attempts"
+	shortEffect = "a dead writer at the head of the queue keeps out readers that only try, or wait briefly, for longer than 3 s"
 )
 
 // PendingTests returns what is left out unless LOCK_TEST_NEXT is set.
