@@ -25,6 +25,8 @@ func init() {
 // DefaultPool is the maximum of connections for statements of a backend opened by URL.
 const DefaultPool = 10
 
+const noLimit = "18446744073709551615" // sql_select_limit
+
 // settings are the parameters of a URL.
 type settings struct {
 	options
@@ -111,6 +113,9 @@ func (s *settings) config() *mysql.Config {
 	c.Params = map[string]string{
 		"autocommit": "1",
 		"sql_mode":   "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+		// the statements have conditions and limits of their own; the comment is for one of the two servers
+		"sql_select_limit": noLimit, "sql_big_selects": "1",
+		"sql_safe_updates": "0 /*!50720 , max_execution_time=0, transaction_read_only=0 */ /*M! , max_statement_time=0, tx_read_only=0 */",
 		// only a transaction with Guard keeps a row locked for longer than a moment
 		"innodb_lock_wait_timeout": fmt.Sprint(max(1, int(s.timeout/time.Second)-1)),
 	}

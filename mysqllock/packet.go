@@ -18,6 +18,12 @@ import (
 // if there is no row. A packet inserts before it deletes: a DELETE that finds nothing locks a gap.
 type packet []string
 
+// These do not depend on completion_type.
+const (
+	commit   = "COMMIT AND NO CHAIN NO RELEASE"
+	rollBack = "ROLLBACK AND NO CHAIN NO RELEASE"
+)
+
 // ensure inserts the row of the lock if it is missing.
 const ensure = "INSERT INTO {table} (name,place,token) VALUES ({name},0," + firstToken + ") ON DUPLICATE KEY UPDATE place=0"
 
@@ -63,7 +69,7 @@ INTO @interlock_now,@interlock_next,@interlock_mine,@interlock_do FROM {table} l
 process=IF({grant},{process},process),metadata=IF({grant},{metadata},metadata),granted=IF({grant},@interlock_now,granted),
 expires=IF({grant},@interlock_now+{ttl},expires),unclaimed=IF({grant},0,unclaimed),last=last+(@interlock_do=%d) WHERE {lock} AND @interlock_do>0`, doEnter), "{grant}", fmt.Sprintf("@interlock_do=%d", doGrant)),
 		fmt.Sprintf("INSERT INTO {table} (name,place,owner,process,metadata,ttl,granted) SELECT {name},@interlock_next,{me},{process},{metadata},{ttl},@interlock_now FROM DUAL WHERE @interlock_do=%d", doEnter),
-		"COMMIT",
+		commit,
 		b.read(v, at, at, getName),
 	})
 }
@@ -104,7 +110,7 @@ func (b *Backend) leavePacket(v values, bury bool) packet {
 	// If neither is in the queue, the places are that of the lock's row, which is locked. If no place in the list is
 	// possible, MariaDB takes a range of the whole queue, and locks the row of another lock behind it.
 	p = append(p, "DELETE FROM {table} WHERE name={name} AND place IN (CAST(IFNULL(@interlock_next,0) AS SIGNED),CAST(@interlock_mine AS SIGNED)) AND place+0>0",
-		"COMMIT",
+		commit,
 		"SELECT @interlock_shares=0,@interlock_from<"+none+",@interlock_next IS NOT NULL,FALSE,FALSE,IF(@interlock_shares=0,"+b.releaseName(v)+",0)")
 	return b.packet(v, p)
 }
@@ -135,7 +141,7 @@ FROM {table} l`+whereLock+" FOR UPDATE", none, maxUnclaimed, deadAfter.Microseco
 		strings.Replace(grantNext, "{granted}", "IF(@interlock_next IS NULL,granted,@interlock_now)", 1) + `unclaimed=IF(@interlock_next IS NULL,0,unclaimed+1),
 served=CASE WHEN @interlock_next IS NULL THEN last WHEN @interlock_ask AND @interlock_next={place} THEN served ELSE @interlock_next END WHERE {lock} AND @interlock_from<` + none,
 		"DELETE FROM {table} WHERE name={name} AND place=@interlock_next AND place>0",
-		"COMMIT",
+		commit,
 		strings.Replace(b.read(v, present, "{place}", false), notDoomed, "IF(@interlock_from<"+none+",@interlock_doomed,'')", 1),
 	})
 }
@@ -191,7 +197,7 @@ func (b *Backend) rollBack(ctx context.Context, conn *sql.Conn, err error) error
 	if number(err) == 0 {
 		return err
 	}
-	if _, failed := conn.ExecContext(ctx, "ROLLBACK"); failed != nil {
+	if _, failed := conn.ExecContext(ctx, rollBack); failed != nil {
 		discard(conn)
 	}
 	return err

@@ -75,7 +75,7 @@ IF(%[1]s,@interlock_now+{ttl},0),IF(%[1]s,@interlock_token,0),IF(%[1]s,%[2]s,'')
 		fmt.Sprintf(`UPDATE {table} SET token=IF(%[1]s,@interlock_token,token),owner=IF(%[1]s,'',owner),process=IF(%[1]s,'',process),metadata=IF(%[1]s,'',metadata),
 granted=IF(%[1]s,@interlock_now,granted),expires=IF(%[1]s,{end},expires),unclaimed=IF(%[1]s,0,unclaimed),slots=IF(%[1]s,%[2]s,slots),
 last=last+IF(%[1]s,0,1),shares=1,capacity={capacity} WHERE {lock} AND @interlock_do>0`, granting, after),
-		"COMMIT",
+		commit,
 		b.readShares(v, readAfter{packet: true, place: fmt.Sprintf("IF(@interlock_do=%d,@interlock_next,@interlock_mine)", doEnter), here: "@interlock_do>0 OR @interlock_mine>0", getName: getName}),
 	)
 	return b.packet(v, p)
@@ -143,7 +143,7 @@ WHEN @interlock_grant IS NOT NULL THEN @interlock_grant WHEN @interlock_count>0 
 shares=IF(@interlock_next IS NULL AND NOT @interlock_holders,0,shares),slots=IF(@interlock_count>0 AND @interlock_limit>0,%s,@interlock_bits) WHERE {lock} AND @interlock_from<%s`,
 		provisionalTTL.Microseconds(), taken("@interlock_bits", "@interlock_sum"), none),
 	"DELETE FROM {table} WHERE name={name} AND place>=@interlock_next AND place<=IFNULL(@interlock_grant,@interlock_upto)",
-	"COMMIT",
+	commit,
 }
 
 const admitAtOnce = 64 // if there are more who may fit, the client sends another packet
@@ -192,7 +192,7 @@ func (b *Backend) releaseSharePacket(v values) packet {
 		"DELETE FROM {table} WHERE name={name} AND place=IF(@interlock_do,{share},NULL) AND owner={me} AND expires>@interlock_now",
 		"SELECT ROW_COUNT()>0,EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares}) INTO @interlock_me,@interlock_holders",
 		"UPDATE {table} SET granted=@interlock_now,expires=IF(@interlock_holders,{end},0),shares=@interlock_holders,slots="+freeing(v.slots)+" WHERE {lock} AND @interlock_me",
-		"COMMIT",
+		commit,
 		"SELECT @interlock_do,@interlock_me,FALSE,TRUE,FALSE,IF(@interlock_do,"+b.releaseName(v)+",0)")
 	return b.packet(v, p)
 }

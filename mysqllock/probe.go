@@ -23,24 +23,22 @@ func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 		return info, err
 	}
 	defer conn.Close()
-	var mode, isolation, version string
+	var isolation, version string
 	var database sql.NullString
-	var autocommit int
-	read := func(isolationVariable string) error {
-		return conn.QueryRowContext(ctx, "SELECT @@autocommit, @@sql_mode, @@"+isolationVariable+", @@innodb_flush_log_at_trx_commit, VERSION(), DATABASE()").
-			Scan(&autocommit, &mode, &isolation, &b.flush, &version, &database)
+	var s session
+	read := func(prefix string) error {
+		return conn.QueryRowContext(ctx, "SELECT @@autocommit, @@sql_mode, @@"+prefix+"_isolation, @@"+prefix+"_read_only, @@sql_select_limit, @@sql_big_selects, "+
+			"@@innodb_flush_log_at_trx_commit, VERSION(), DATABASE()").
+			Scan(&s.autocommit, &s.mode, &isolation, &s.readOnly, &s.selectLimit, &s.bigSelects, &b.flush, &version, &database)
 	}
-	if err = read("transaction_isolation"); number(err) == errUnknownVariable {
-		err = read("tx_isolation") // MariaDB before 11.1
+	if err = read("transaction"); number(err) == errUnknownVariable {
+		err = read("tx") // MariaDB before 11.1
 	}
 	if err != nil {
 		return info, failure(err)
 	}
-	switch {
-	case autocommit != 1:
-		return info, fmt.Errorf("%w connections: autocommit is off; a lock must be committed at once", backend.ErrInvalid)
-	case strings.Contains(mode, "SIMULTANEOUS_ASSIGNMENT"):
-		return info, fmt.Errorf("%w connections: sql_mode has SIMULTANEOUS_ASSIGNMENT; the statements rely on the standard order", backend.ErrInvalid)
+	if err = s.check(); err != nil {
+		return info, err
 	}
 	if strings.EqualFold(isolation, "READ-UNCOMMITTED") {
 		b.lockingRead = " LOCK IN SHARE MODE"
@@ -60,6 +58,37 @@ func (b *Backend) probe(ctx context.Context) (info serverInfo, err error) {
 	}
 	return info, b.prepare(ctx, conn)
 }
+
+// session are settings of a connection that the statements depend on. Those of the connections that Open makes are as
+// they should be.
+type session struct {
+	mode                             string
+	autocommit, readOnly, bigSelects bool
+	selectLimit                      uint64
+}
+
+func (s session) check() error {
+	refuse := func(setting, why string) error {
+		return fmt.Errorf("%w connections: %s; %s", backend.ErrInvalid, setting, why)
+	}
+	switch {
+	case !s.autocommit:
+		return refuse("autocommit is off", "a lock must be committed at once")
+	case strings.Contains(s.mode, "SIMULTANEOUS_ASSIGNMENT"):
+		return refuse("sql_mode has SIMULTANEOUS_ASSIGNMENT", "the statements rely on the standard order")
+	case strings.Contains(s.mode, "EMPTY_STRING_IS_NULL"):
+		return refuse("sql_mode has EMPTY_STRING_IS_NULL", "a free lock has an empty owner")
+	case s.readOnly:
+		return refuse("transaction_read_only is on", "a lock is a write")
+	case s.selectLimit < leastSelectLimit:
+		return refuse(fmt.Sprintf("sql_select_limit is %d", s.selectLimit), fmt.Sprintf("results have up to %d rows", leastSelectLimit))
+	case !s.bigSelects:
+		return refuse("sql_big_selects is off", "the server would refuse statements by an estimate (max_join_size)")
+	}
+	return nil
+}
+
+const leastSelectLimit = 1000000 // shared holders of a lock
 
 // sharing reports whether the server has what the statements for shares need: table functions,
 // window functions, and READ COMMITTED, which it refuses with a log of statements.

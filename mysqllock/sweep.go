@@ -133,7 +133,7 @@ func (b *Backend) deletePacket(keys []string, unused time.Duration) packet {
 		"SELECT IFNULL(MAX(token),0),COUNT(*) INTO @interlock_last,@interlock_do FROM {table} l " + these + " FOR UPDATE",
 		"INSERT INTO {table} (name,place,token) VALUES ('',0,@interlock_last) ON DUPLICATE KEY UPDATE token=GREATEST(token,@interlock_last)",
 		"DELETE l FROM {table} l " + these,
-		"COMMIT",
+		commit,
 		"SELECT @interlock_do",
 	})
 }
