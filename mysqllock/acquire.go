@@ -71,7 +71,13 @@ func (a *attempt) sendEnter(ctx context.Context, join bool) (rowState, error) {
 	if !a.req.Share.Exclusive() {
 		return a.sendShare(ctx, v, join, scan)
 	}
-	s, err := a.request(ctx, func(getName bool) packet { return a.b.enterPacket(v, join, scan, getName) })
+	enter := func(getName bool) packet { return a.b.enterPacket(v, join, scan, getName) }
+	s, err := a.request(ctx, enter)
+	if err == nil && s.missing() {
+		if _, err = a.b.exec(ctx, a.b.sql(ensure, v)); err == nil {
+			s, err = a.request(ctx, enter)
+		}
+	}
 	if err == nil && s.unread() {
 		v.place = s.place
 		if holders, err := a.b.overPool(ctx, packet{a.b.readShares(v, readAfter{place: "{place}"})}); err == nil {
@@ -230,7 +236,7 @@ func (a *attempt) pause(ctx context.Context) error {
 
 // await waits in the queue of s. It returns nil if the attempt is not there any more.
 func (a *attempt) await(ctx context.Context, s rowState) (*rowState, error) {
-	if s.place == 0 { // for example, the row was deleted in between
+	if a.place = s.place; a.place == 0 { // for example, the row was deleted in between
 		return nil, a.pause(ctx)
 	}
 	a.failedSince, a.polls.last = time.Time{}, 0

@@ -24,13 +24,18 @@ const (
 	rollBack = "ROLLBACK AND NO CHAIN NO RELEASE"
 )
 
-// ensure inserts the row of the lock if it is missing.
-const ensure = "INSERT INTO {table} (name,place,token) VALUES ({name},0," + firstToken + ") ON DUPLICATE KEY UPDATE place=0"
+// ensure inserts the row of the lock if it is missing. Places begin with the server's clock: if the row was deleted and
+// those of waiters were not, the new places are above theirs, and those waiters enter the queue again.
+const ensure = "INSERT INTO {table} (name,place,token,served,last) VALUES ({name},0," + firstToken + ",{now},{now}) ON DUPLICATE KEY UPDATE place=0"
 
 const (
 	refused = "EXISTS(SELECT 1 FROM {table} t WHERE t.name=l.name AND t.place={grave} AND t.owner={me} AND t.expires>{now})"
 	// present is the place of an attempt if it is still in the queue there, or 0.
-	present = "IFNULL((SELECT p.place FROM {table} p WHERE p.name=l.name AND p.place={place} AND p.owner={me}),0)"
+	present = "IFNULL((SELECT p.place FROM {table} p WHERE p.name=l.name AND p.place={place} AND p.owner={me}" + unserved + "),0)"
+	// unserved is false for the row of a waiter that is older than the row of the lock.
+	unserved = " AND p.place>l.served"
+	// known is present in a statement that does not read the row of the lock, for a range above the served places.
+	known = "IFNULL((SELECT p.place FROM {table} p WHERE p.name={name} AND p.place={place} AND p.owner={me}),0)"
 	// anywhere is its place wherever it is. It reads the whole queue.
 	anywhere = "IFNULL((SELECT p.place FROM {table} p WHERE p.name=l.name AND p.place>l.served AND p.owner={me} LIMIT 1),0)"
 )
@@ -91,7 +96,7 @@ INSERT INTO {table} (name,place,owner,expires) VALUES ({name},{grave},{me},{unti
 // done, whether the attempt held the key, and whether a waiter has it now. If shares may hold the key or
 // wait for it, only leaveSharesPacket removes the attempt.
 func (b *Backend) leavePacket(v values, bury bool) packet {
-	mine := present
+	mine := strings.Replace(present, unserved, "", 1)
 	if bury {
 		mine = anywhere
 	}
@@ -137,7 +142,7 @@ INTO @interlock_now,@interlock_from,@interlock_doomed,@interlock_ask,@interlock_
 FROM {table} l`+whereLock+" FOR UPDATE", none, maxUnclaimed, deadAfter.Microseconds(), noNext, intoNext),
 		"DELETE FROM {table} WHERE name={name} AND place>=@interlock_from AND place<=IF(@interlock_doomed='' AND NOT @interlock_all,0,@interlock_last)" +
 			" AND (process=@interlock_doomed OR @interlock_all)",
-		fmt.Sprintf(nextWaiter, " AND place>=IF(@interlock_ask,"+strings.ReplaceAll(present, "l.name", "{name}")+",0)"),
+		fmt.Sprintf(nextWaiter, " AND place>=IF(@interlock_ask,"+known+",0)"),
 		strings.Replace(grantNext, "{granted}", "IF(@interlock_next IS NULL,granted,@interlock_now)", 1) + `unclaimed=IF(@interlock_next IS NULL,0,unclaimed+1),
 served=CASE WHEN @interlock_next IS NULL THEN last WHEN @interlock_ask AND @interlock_next={place} THEN served ELSE @interlock_next END WHERE {lock} AND @interlock_from<` + none,
 		"DELETE FROM {table} WHERE name={name} AND place=@interlock_next AND place>0",

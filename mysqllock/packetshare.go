@@ -52,7 +52,7 @@ func (b *Backend) enterSharesPacket(v values, join, scan, getName bool) packet {
 	where := "place>{shares}"
 	switch {
 	case scan:
-		where = "place>0"
+		where = "place>(SELECT l.served FROM {table} l WHERE l.name={name} AND l.place=0)"
 	case v.place > 0:
 		where = "(place={place} OR place>{shares})"
 	}
@@ -94,12 +94,14 @@ INTO @interlock_now,@interlock_last,@interlock_from,@interlock_token,@interlock_
 FROM {table} WHERE {lock} FOR UPDATE`, freed, none, maxUnclaimed, noNext, intoNext)
 }
 
-// endShares deletes the shared holders that have expired and that no renewal keeps, and the waiters of
+// endShares deletes the shared holders that have expired and that no renewal keeps. It does not wait for a row that a
+// transaction with Guard has locked: that holder stays until the transaction ends. It also deletes the waiters of
 // processes that did not claim their grants. It finds out which permits are still held.
 var endShares = packet{
 	`{wide} MIN(place),MAX(place),GROUP_CONCAT(DISTINCT IF(unclaimed>0,process,NULL)),MAX(expires) INTO @interlock_first,@interlock_end,@interlock_gone,@interlock_until
 FROM {table} WHERE name={name} AND place>{shares} AND expires<=@interlock_now`,
-	"DELETE FROM {table} WHERE name={name} AND place>=@interlock_first AND place<=@interlock_end AND expires<=@interlock_now",
+	fmt.Sprintf(`DELETE h FROM (SELECT place AS gone FROM {table} WHERE name={name} AND place>=@interlock_first AND place<=@interlock_end AND expires<=@interlock_now
+LIMIT %d FOR UPDATE SKIP LOCKED) d STRAIGHT_JOIN {table} h ON h.name={name} AND h.place=gone`, leastSelectLimit),
 	`{wide} GROUP_CONCAT(q.bit ORDER BY q.n SEPARATOR '') INTO @interlock_bits FROM (SELECT j.n,IFNULL(MAX(SUBSTR(h.slots,j.n,1)='1'),0) AS bit
 FROM JSON_TABLE(IF(@interlock_capacity>0,CONCAT('[0',REPEAT(',0',@interlock_capacity-1),']'),NULL),'$[*]' COLUMNS (n FOR ORDINALITY)) j
 LEFT JOIN {table} h ON h.name={name} AND h.place>{shares} GROUP BY j.n) q`,
@@ -225,7 +227,7 @@ func admitTo(kept bool) packet {
 // attempt, which is alive, is first.
 func (b *Backend) passSharesPacket(v values) packet {
 	p := begin(lockShares(""),
-		"SET @interlock_mine="+strings.ReplaceAll(present, "l.name", "{name}")+",@interlock_overdue="+overdueProcess)
+		"SET @interlock_mine="+known+",@interlock_overdue="+overdueProcess)
 	p = append(p, endShares...)
 	p = append(p, "SET @interlock_ask=@interlock_ask AND @interlock_from<"+none+" AND @interlock_mine>=@interlock_from,"+
 		"@interlock_from=IF(@interlock_ask AND @interlock_from<"+none+" AND @interlock_mine>=@interlock_from,@interlock_mine,@interlock_from)")

@@ -53,6 +53,9 @@ func (s rowState) holder() backend.Holder {
 	}
 }
 
+// missing reports whether the lock has no row. It had one, which was deleted by hand, or the server is another one.
+func (s rowState) missing() bool { return s.now == 0 }
+
 // unread reports whether the lock has shared holders, of which s shows none.
 func (s rowState) unread() bool { return s.expires == sharedEnd }
 

@@ -19,7 +19,7 @@ type readAfter struct {
 // shared holders of this process, and the one with the lowest token. A waiter waits for the exclusive
 // attempt ahead of it; one for the whole lock waits for the last shared holder if there is none.
 const selectShares = `(SELECT 0 AS kind,owner,token,IF(expires={end},IFNULL((SELECT MIN(h.expires) FROM {table} h WHERE h.name={name} AND h.place>{shares}),0),expires),metadata,{now},served<last,
-` + refused + `,IFNULL((SELECT p.place FROM {table} p WHERE p.name={name} AND p.place={at} AND p.place>0 AND p.place<{shares} AND p.owner={me}),0),{ahead},{named},
+` + refused + `,IFNULL((SELECT p.place FROM {table} p WHERE p.name={name} AND p.place={at} AND p.place>0 AND p.place<{shares} AND p.owner={me}` + unserved + `),0),{ahead},{named},
 unclaimed>0 OR EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares} AND h.unclaimed>0),{doomed},shares,expires={end},0,0,{present},{more},{last},IF(expires={end},IFNULL({first},0),0),IF(expires={end},IFNULL({deadline},0),0)
 FROM {table} l WHERE {lock}{locking}) UNION ALL
 (SELECT 1,owner,token,expires,metadata,{now},0,0,0,'',0,unclaimed>0,'',1,1,weight,capacity,slots,0,'',0,0 FROM {table}
@@ -35,7 +35,7 @@ const (
 	lookAhead   = 64
 	aheadWriter = "IFNULL(" + ahead + ",'')"
 	lastShare   = "IFNULL((SELECT h.owner FROM {table} h WHERE h.name={name} AND h.place>{shares} ORDER BY h.place DESC LIMIT 1),'')"
-	firstWaiter = "(SELECT f.%s FROM {table} f WHERE f.name={name} AND f.place>0 AND f.place<{shares} ORDER BY f.place LIMIT 1)"
+	firstWaiter = "(SELECT f.%s FROM {table} f WHERE f.name={name} AND f.place>0 AND f.place<{shares} AND f.place>l.served ORDER BY f.place LIMIT 1)"
 )
 
 // readShares returns selectShares for an attempt.

@@ -91,8 +91,8 @@ func (b *Backend) fragments(v values) *strings.Replacer {
 // the others depend, is the last one.
 
 // ask grants the key to the attempt if that is free.
-var ask = strings.ReplaceAll(`INSERT INTO {table} (name,place,owner,process,metadata,granted,expires,token)
-VALUES ({name},0,{me},{process},{metadata},{now},{now}+{ttl},`+firstToken+`)
+var ask = strings.ReplaceAll(`INSERT INTO {table} (name,place,owner,process,metadata,granted,expires,token,served,last)
+VALUES ({name},0,{me},{process},{metadata},{now},{now}+{ttl},`+firstToken+`,{now},{now})
 ON DUPLICATE KEY UPDATE token=IF({free},`+nextToken+`,token),owner=IF({free},{me},owner),process=IF({free},{process},process),
 metadata=IF({free},{metadata},metadata),granted=IF({free},{now},granted),unclaimed=IF({free},0,unclaimed),
 expires=IF({free},{now}+{ttl},expires)`, "{free}", free)

@@ -14,8 +14,9 @@ type watcher struct {
 	conn  *sql.Conn // nil: polls
 	polls pollSchedule
 
-	last  string // holder and attempt ahead of the last wait
-	tried int    // of these, whose named lock was free
+	last   string // holder and attempt ahead of the last wait
+	tried  int    // of these, whose named lock was free
+	passed bool   // the last request was to pass the lock on
 
 	deadlineEnd time.Time // of the last deadline for the first waiter, see deadline.go
 }
@@ -62,13 +63,20 @@ func (w *watcher) next(first, asked *attempt, s rowState) (rowState, error) {
 			return b.overPool(ctx, append(b.packet(v, before), read))
 		})
 	}
+	passed := w.passed
+	w.passed = false
 	switch {
 	case first != asked || s.unread():
 		return again()
 	case s.first == first.place && s.deadline > 0:
 		return again(clearDeadline)
 	case !s.held() || first.behind(s) && s.overdue():
-		w.polls.last = 0
+		if passed { // a transaction with Guard keeps a holder that has expired
+			w.pause(w.polls.backoff())
+		} else {
+			w.polls.last = 0
+		}
+		w.passed = true
 		return w.ask(first, func(ctx context.Context) (rowState, error) { return b.pass(ctx, v, s.shares) })
 	case w.setsDeadline(first, s):
 		return again(s.setDeadline())

@@ -87,9 +87,14 @@ func blocked(t *testing.T, admin *sql.DB, user string) []thread {
 // waiting calls Lock in the background and returns when it is in the queue.
 func waiting(t *testing.T, c *lock.Client, name string, place int) <-chan *lock.Lease {
 	t.Helper()
+	return waitingFor(t, c, name, place, c.Mutex(name, lock.WithTTL(5*time.Minute)).Lock)
+}
+
+func waitingFor(t *testing.T, c *lock.Client, name string, place int, request func(context.Context) (*lock.Lease, error)) <-chan *lock.Lease {
+	t.Helper()
 	got := make(chan *lock.Lease, 1)
 	go func() {
-		l, err := c.Mutex(name, lock.WithTTL(5*time.Minute)).Lock(t.Context())
+		l, err := request(t.Context())
 		if err != nil && t.Context().Err() == nil {
 			t.Errorf("a waiter: %v", err)
 		}
