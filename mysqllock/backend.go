@@ -59,8 +59,9 @@ const maxLockConns = 5
 // New returns a backend that uses the caller's pool and never closes it. New reads the
 // settings of the server and checks the table, within a bounded time.
 //
-// The connections need autocommit, and on MariaDB no SIMULTANEOUS_ASSIGNMENT in their
-// sql_mode. A pool of one connection is enough to poll. With four connections, and
+// The connections need autocommit and the defaults of transaction_read_only, sql_select_limit and
+// sql_big_selects, and on MariaDB neither SIMULTANEOUS_ASSIGNMENT nor EMPTY_STRING_IS_NULL in
+// their sql_mode; New names the setting that it refuses. A pool of one connection is enough to poll. With four connections, and
 // multiStatements=true in the DSN, the server wakes waiters. multiStatements=true also saves
 // a round trip in each acquisition.
 func New(db *sql.DB, opts ...Option) (*Backend, error) {

@@ -13,8 +13,13 @@
 //
 //	mysql://[user[:password]@]host[:port]/database[?parameters]
 //
-// mariadb:// is the same. The parameters, beside those of package lock:
+// mariadb:// is the same. A Unix socket is the path of a URL without a host:
 //
+//	mysql://[user[:password]@]/run/mysqld/mysqld.sock?db=database
+//
+// The parameters, beside those of package lock:
+//
+//	db                           the database, with a Unix socket
 //	table          interlock     the table, or database.table
 //	prefix         lock          separates applications that share the table
 //	create         true          create the table if it is missing

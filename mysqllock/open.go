@@ -30,10 +30,10 @@ const noLimit = "18446744073709551615" // sql_select_limit
 // settings are the parameters of a URL.
 type settings struct {
 	options
-	addr, database, user, password string
-	dial                           time.Duration
-	pool                           int
-	tls                            *tls.Config
+	net, addr, database, user, password string
+	dial                                time.Duration
+	pool                                int
+	tls                                 *tls.Config
 }
 
 // Open opens a backend from a URL. The package documentation has its form.
@@ -76,19 +76,15 @@ func parse(u *backend.URL) (settings, error) {
 	if p.Enum("notify", "auto", "auto", "off") == "off" {
 		s.notifyConns = 0
 	}
+	database := p.String("db", "")
 	secure := p.Enum("tls", "false", "false", "true", "skip-verify")
 	files := tlsurl.Read(p)
 	_, tableErr := parseTable(s.table)
 	if err := cmp.Or(p.Err(), checkPrefix(s.prefix), tableErr, WithTimeout(s.timeout)(&s.options)); err != nil {
 		return s, err
 	}
-	if len(u.Hosts) != 1 {
-		return s, backend.Invalid("URL hosts", strings.Join(u.Hosts, ","), u.Scheme+"://[user[:password]@]host[:port]/database with one host")
-	}
-	s.addr = backend.HostPort(u.Hosts[0], "3306")
-	s.database = strings.TrimPrefix(u.Path, "/")
-	if s.database == "" && !strings.Contains(s.table, ".") {
-		return s, backend.Invalid("URL path", u.Path, "the name of a database, or table=database.table")
+	if err := s.locate(u, database); err != nil {
+		return s, err
 	}
 	if u.User != nil {
 		s.user = u.User.Username()
@@ -102,11 +98,32 @@ func parse(u *backend.URL) (settings, error) {
 	return s, err
 }
 
+// locate sets the address, which is a socket if the URL has no host, and the database.
+func (s *settings) locate(u *backend.URL, database string) error {
+	form := u.Scheme + "://[user[:password]@]host[:port]/database with one host, or " +
+		u.Scheme + "://[user[:password]@]/path?db=database with the path of a Unix socket"
+	named := "URL path"
+	switch {
+	case len(u.Hosts) == 0 && len(u.Path) > 1 && u.Path[0] == '/':
+		s.net, s.addr, s.database, named = "unix", u.Path, database, "URL parameter db"
+	case len(u.Hosts) != 1:
+		return backend.Invalid("URL hosts", strings.Join(u.Hosts, ","), form)
+	case database != "":
+		return backend.Invalid("URL parameter db", database, "a database in the path, if the URL has a host")
+	default:
+		s.net, s.addr, s.database = "tcp", backend.HostPort(u.Hosts[0], "3306"), strings.TrimPrefix(u.Path, "/")
+	}
+	if s.database == "" && !strings.Contains(s.table, ".") {
+		return backend.Invalid(named, "/"+s.database, "the name of a database, or table=database.table")
+	}
+	return nil
+}
+
 // config returns the configuration of connections. Their sessions do not depend on the
 // defaults of the server.
 func (s *settings) config() *mysql.Config {
 	c := mysql.NewConfig()
-	c.Net, c.Addr, c.DBName, c.User, c.Passwd = "tcp", s.addr, s.database, s.user, s.password
+	c.Net, c.Addr, c.DBName, c.User, c.Passwd = s.net, s.addr, s.database, s.user, s.password
 	c.Timeout, c.TLS = s.dial, s.tls
 	c.MultiStatements = true // safe: values are hex literals, see lit
 	c.Logger = &mysql.NopLogger{}

@@ -94,6 +94,10 @@ INTO @interlock_now,@interlock_last,@interlock_from,@interlock_token,@interlock_
 FROM {table} WHERE {lock} FOR UPDATE`, freed, none, maxUnclaimed, noNext, intoNext)
 }
 
+// lockShare locks the row of a shared holder that leaves, before that of the lock: a transaction with Guard may have
+// locked it, and the others must not wait meanwhile. No transaction waits for such a row while it has that of the lock.
+const lockShare = "SELECT COUNT(*) INTO @interlock_do FROM {table} WHERE name={name} AND place={share} AND place>0 FOR UPDATE"
+
 // endShares deletes the shared holders that have expired and that no renewal keeps. It does not wait for a row that a
 // transaction with Guard has locked: that holder stays until the transaction ends. It also deletes the waiters of
 // processes that did not claim their grants. It finds out which permits are still held.
@@ -159,7 +163,7 @@ func (b *Backend) leaveSharesPacket(v values, bury bool) packet {
 	p, held := begin(), "@interlock_me OR @interlock_do"
 	switch lock := lockShares(" OR owner={me}"); {
 	case v.hold && !bury:
-		p = append(p, lock,
+		p = append(p, lockShare, lock,
 			"DELETE FROM {table} WHERE name={name} AND place={share} AND place>0 AND owner={me} AND expires>@interlock_now",
 			"SET @interlock_do=ROW_COUNT(),@interlock_ask=FALSE",
 		)
@@ -189,7 +193,7 @@ func (b *Backend) leaveSharesPacket(v values, bury bool) packet {
 // releaseSharePacket ends a shared grant if nothing waits. Else it changes nothing, and
 // leaveSharesPacket has to follow.
 func (b *Backend) releaseSharePacket(v values) packet {
-	p := begin(
+	p := begin(lockShare,
 		"SELECT {now},IFNULL(MAX(IF(expires={end},slots,'')),''),IFNULL(MAX(served=last),TRUE) INTO @interlock_now,@interlock_bits,@interlock_do FROM {table} WHERE {lock} FOR UPDATE",
 		"DELETE FROM {table} WHERE name={name} AND place=IF(@interlock_do,{share},NULL) AND owner={me} AND expires>@interlock_now",
 		"SELECT ROW_COUNT()>0,EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares}) INTO @interlock_me,@interlock_holders",

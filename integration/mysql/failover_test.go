@@ -25,7 +25,13 @@ type name struct {
 
 func newName(t *testing.T, server string) *name {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newNameAt(t, "tcp", "127.0.0.1:0", server)
+}
+
+// newNameAt is newName for an address or a socket.
+func newNameAt(t *testing.T, network, addr, server string) *name {
+	t.Helper()
+	l, err := net.Listen(network, addr)
 	if err != nil {
 		t.Fatal(err)
 	}

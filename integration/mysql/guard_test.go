@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -156,6 +157,59 @@ func TestFence(t *testing.T) {
 			t.Errorf("body: want that of the successor, got %q, %v", body, err)
 		}
 		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestGuardOfASharedHolder: a transaction that guards a holder of permits, also one that has expired, keeps only its
+// own permit: those of dead holders are free after their TTL, and others release theirs at once.
+func TestGuardOfASharedHolder(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		db := provision.MySQLPool(t, s, nil)
+		b, c := backendOver(t, db)
+		other := open(t, s.URL())
+		permit := func(c *lock.Client, opts ...lock.MutexOption) *lock.Lease {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), bound)
+			defer cancel()
+			l, err := c.Semaphore("s", 4, opts...).Acquire(ctx, 1)
+			if err != nil {
+				t.Fatalf("a permit while one is guarded: %v", err)
+			}
+			return l
+		}
+		dies := []lock.MutexOption{lock.WithTTL(time.Second), lock.WithoutRenewal()}
+		permit(other, dies...)
+		guarded := permit(c, dies...)
+		permit(other, dies...)
+		lives := permit(other)
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		token, _ := guarded.Token()
+		if err := b.Guard(t.Context(), tx, "s", token); err != nil {
+			t.Fatal(err)
+		}
+		all := []*lock.Lease{lives, permit(other), permit(other)} // those of the dead, when they have expired
+		if _, err := other.Semaphore("s", 4).TryAcquire(t.Context(), 1); !errors.Is(err, lock.ErrLocked) {
+			t.Errorf("the permit that is guarded: want ErrLocked, got %v", err)
+		}
+		for _, l := range all {
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock beside a guarded permit: %v", err)
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Error(err)
+		}
+		l, err := other.Semaphore("s", 4).Acquire(t.Context(), 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
