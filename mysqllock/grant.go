@@ -92,15 +92,20 @@ func (g *grant) renewed(sent time.Time, ttl time.Duration) {
 
 // Release sends one packet, or two if the first waiter came after the grant.
 func (g *grant) Release(ctx context.Context) error {
-	held, err := g.release(ctx)
+	mode := g.currentMode()
+	held, err := g.release(ctx, mode)
+	for err == nil && !held && g.currentMode() != mode { // a Downgrade at the same time has moved the lease
+		mode = g.currentMode()
+		held, err = g.release(ctx, mode)
+	}
 	if err == nil && !held {
 		err = g.lost()
 	}
 	return err
 }
 
-func (g *grant) release(ctx context.Context) (held bool, err error) {
-	v, mode := values{req: g.req, hold: true}, g.currentMode()
+func (g *grant) release(ctx context.Context, mode mode) (held bool, err error) {
+	v := values{req: g.req, hold: true}
 	if mode != exclusive {
 		v.share, v.slots, v.hold = sharePlace(g.token), g.slots, mode == shared
 	}
