@@ -95,7 +95,8 @@ FROM {table} WHERE {lock} FOR UPDATE`, freed, none, maxUnclaimed, noNext, intoNe
 }
 
 // lockShare locks the row of a shared holder that leaves, before that of the lock: a transaction with Guard may have
-// locked it, and the others must not wait meanwhile. No transaction waits for such a row while it has that of the lock.
+// locked it, and the others must not wait meanwhile. No transaction waits for such a row while it has that of the lock:
+// what reads them is SELECT … INTO, since SET locks what a subquery reads.
 const lockShare = "SELECT COUNT(*) INTO @interlock_do FROM {table} WHERE name={name} AND place={share} AND place>0 FOR UPDATE"
 
 // endShares deletes the shared holders that have expired and that no renewal keeps. It does not wait for a row that a
@@ -109,10 +110,10 @@ LIMIT %d FOR UPDATE SKIP LOCKED) d STRAIGHT_JOIN {table} h ON h.name={name} AND 
 	`{wide} GROUP_CONCAT(q.bit ORDER BY q.n SEPARATOR '') INTO @interlock_bits FROM (SELECT j.n,IFNULL(MAX(SUBSTR(h.slots,j.n,1)='1'),0) AS bit
 FROM JSON_TABLE(IF(@interlock_capacity>0,CONCAT('[0',REPEAT(',0',@interlock_capacity-1),']'),NULL),'$[*]' COLUMNS (n FOR ORDINALITY)) j
 LEFT JOIN {table} h ON h.name={name} AND h.place>{shares} GROUP BY j.n) q`,
-	fmt.Sprintf(`SET @interlock_bits=IFNULL(@interlock_bits,''),@interlock_doomed=NULLIF(CONCAT_WS(',',@interlock_doomed,@interlock_gone),''),
-@interlock_all=IFNULL(NOT EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares}) AND
+	fmt.Sprintf(`SELECT IFNULL(@interlock_bits,''),NULLIF(CONCAT_WS(',',@interlock_doomed,@interlock_gone),''),IFNULL(NOT EXISTS(SELECT 1 FROM {table} h WHERE h.name={name} AND h.place>{shares}) AND
 GREATEST(IFNULL(@interlock_until,0),IFNULL(@interlock_ended,0)) BETWEEN 1 AND @interlock_now-%d-
-(SELECT w.ttl FROM {table} w WHERE w.name={name} AND w.place>=@interlock_from AND w.place<{shares} ORDER BY w.place LIMIT 1),0)`, deadAfter.Microseconds()),
+(SELECT w.ttl FROM {table} w WHERE w.name={name} AND w.place>=@interlock_from AND w.place<{shares} ORDER BY w.place LIMIT 1),0)
+INTO @interlock_bits,@interlock_doomed,@interlock_all`, deadAfter.Microseconds()),
 	"DELETE FROM {table} WHERE name={name} AND place>=@interlock_from AND place<=IF(COALESCE(@interlock_doomed,@interlock_overdue) IS NULL AND NOT @interlock_all,0,@interlock_last)" +
 		" AND (@interlock_all OR FIND_IN_SET(process,CONCAT_WS(',',@interlock_doomed,@interlock_overdue)))",
 }
@@ -231,7 +232,7 @@ func admitTo(kept bool) packet {
 // attempt, which is alive, is first.
 func (b *Backend) passSharesPacket(v values) packet {
 	p := begin(lockShares(""),
-		"SET @interlock_mine="+known+",@interlock_overdue="+overdueProcess)
+		"SELECT "+known+","+overdueProcess+" INTO @interlock_mine,@interlock_overdue")
 	p = append(p, endShares...)
 	p = append(p, "SET @interlock_ask=@interlock_ask AND @interlock_from<"+none+" AND @interlock_mine>=@interlock_from,"+
 		"@interlock_from=IF(@interlock_ask AND @interlock_from<"+none+" AND @interlock_mine>=@interlock_from,@interlock_mine,@interlock_from)")
