@@ -19,8 +19,10 @@ import (
 // errPanicked is reported for a call that a panic has ended.
 var errPanicked = errors.New("the backend or an observer panicked")
 
-// errGrantExpired is the error of a grant that had expired when its reply arrived.
-var errGrantExpired = errors.New("granted too late: the answer took as long as the lease; use a longer TTL")
+// errTooLate is matched by the error of a grant that had expired when its reply arrived, or may have.
+var errTooLate = errors.New("granted too late")
+
+var errGrantExpired = fmt.Errorf("%w: the answer took as long as the lease; use a longer TTL", errTooLate)
 
 // Acquire obtains a lease. If wait is set, it waits until the key is granted, the wait limit
 // is reached or ctx ends; else it makes one attempt, which is bounded by tryTimeout. op is that
@@ -117,7 +119,7 @@ func (a *attempt) request(ctx context.Context, wait bool) (*Lease, error) {
 			return nil, fmt.Errorf("%w; not sent, since an earlier attempt is not cleaned up: the service does not answer", retry.ContextError(ctx))
 		}
 		l, err := once(ctx)
-		if !errors.Is(err, errGrantExpired) || !wait || tries == 3 {
+		if !errors.Is(err, errTooLate) || !wait || tries == 3 {
 			return l, err
 		}
 	}
@@ -133,12 +135,38 @@ func (a *attempt) wait(ctx context.Context) (*Lease, error) {
 			a.m.engine.cfg.Cleaner.AbandonAndWait(req)
 		}
 	}()
+	began := trust.Now()
 	g, err := a.m.engine.waiter.Acquire(ctx, req)
 	returned = true
 	if err != nil {
 		return nil, a.acquireFailed(ctx, req, err)
 	}
-	return a.accept(req, relay, g, trust.Now()) // the grant may be pushed
+	from := trust.Now() // the grant may be pushed
+	if !g.Until().IsZero() && began.SuspendedBy(from.Time) > 0 {
+		if from, err = a.confirm(ctx, req, g); err != nil {
+			return nil, err
+		}
+	}
+	return a.accept(req, relay, g, from)
+}
+
+// confirm renews a grant whose request was under way while the machine was suspended: the end of the
+// grant may count from before that, on a clock that stood still. It returns the instant from which
+// the grant counts then. A grant that cannot be renewed is released.
+func (a *attempt) confirm(ctx context.Context, req backend.Request, g backend.Grant) (trust.Instant, error) {
+	bound, cancel := context.WithTimeout(ctx, tryTimeout(req.TTL))
+	defer cancel()
+	sent := trust.Now()
+	err := g.Renew(bound, req.TTL)
+	if err == nil {
+		return sent, nil
+	}
+	const what = "release of a grant that was not confirmed after a suspension"
+	a.m.engine.cfg.Cleaner.Release(req, req.TTL+trust.Margin(req.TTL), what, g.Release)
+	if ctx.Err() != nil {
+		return sent, a.endedBy(ctx)
+	}
+	return sent, fmt.Errorf("%w: the machine was suspended meanwhile, and the lease could not be renewed: %v", errTooLate, err)
 }
 
 // tryTimeout bounds a request that does not wait: a reply that takes as long as the lease

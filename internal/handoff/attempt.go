@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/internal/trust"
 )
 
 // attempt is one attempt at the inner backend, with the owner id of the request that was
@@ -26,10 +27,11 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context) {
 	defer a.b.cleaner.Tasks.Done()
 	defer a.cancel()
+	began := trust.Now()
 	g, err := a.b.waiter.Acquire(ctx, a.req)
 	var s *sharedGrant
 	if err == nil {
-		s = newSharedGrant(a, g)
+		s = newSharedGrant(a, g, began)
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()

@@ -72,11 +72,12 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	a := &attempt{b: b, req: req}
 	a.req.OnLost = a.onLost
 	translate := b.translator(req.Key)
+	began := trust.Now()
 	g, err := b.inner.TryAcquire(ctx, a.req)
 	if err != nil {
 		return nil, translateLocked(err, translate)
 	}
-	s := newSharedGrant(a, g)
+	s := newSharedGrant(a, g, began)
 	w := &localRequest{req: req, result: make(chan turnResult, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()

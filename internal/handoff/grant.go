@@ -32,6 +32,7 @@ type sharedGrant struct {
 	q        *localQueue
 	req      backend.Request // of the attempt
 	grant    backend.Grant
+	began    trust.Instant // before the request that was granted
 	created  time.Time
 	renewing chan struct{} // capacity 1: renewals do not overlap
 
@@ -45,9 +46,9 @@ type sharedGrant struct {
 	timer      *time.Timer
 }
 
-func newSharedGrant(a *attempt, g backend.Grant) *sharedGrant {
+func newSharedGrant(a *attempt, g backend.Grant, began trust.Instant) *sharedGrant {
 	now, expires := time.Now(), g.Until()
-	return &sharedGrant{req: a.req, grant: g, created: now, renewing: make(chan struct{}, 1), expires: expires, firstTrust: expires.Sub(now)}
+	return &sharedGrant{req: a.req, grant: g, began: began, created: now, renewing: make(chan struct{}, 1), expires: expires, firstTrust: expires.Sub(now)}
 }
 
 // beginLocked gives w the first turn.
@@ -86,13 +87,14 @@ func (s *sharedGrant) startTurnLocked(w *localRequest) {
 
 // canPassLocked reports whether the grant may be passed on at now: after less than
 // maxTurns turns, younger than maxPassAge, with some trust left and at least half of the
-// trust that the first turn had, and while the client is open.
+// trust that the first turn had, while the client is open, and if the machine was not suspended
+// since the grant was asked for.
 func (s *sharedGrant) canPassLocked(now time.Time) bool {
 	if s.over || s.closed || s.turns+1 >= maxTurns || now.Sub(s.created) >= maxPassAge || s.q.b.cleaner.Tasks.Closing().Err() != nil {
 		return false
 	}
 	left := s.expires.Sub(now)
-	return s.expires.IsZero() || left >= s.firstTrust/2 && left > 2*trust.Margin(min(s.q.ttl, max(left, 0)))
+	return s.expires.IsZero() || s.began.SuspendedBy(now) == 0 && left >= s.firstTrust/2 && left > 2*trust.Margin(min(s.q.ttl, max(left, 0)))
 }
 
 // startTimerLocked sends an attempt when the grant is too old to be passed on.

@@ -30,13 +30,16 @@ func Now() Instant {
 	return Instant{now, Suspended(now)}
 }
 
-// After returns now on a clock that did not stand still since i. It ignores what the two
-// readings of Suspended may differ by on a busy machine, which the margin covers.
-func (i Instant) After(now time.Time) time.Time {
+// After returns now on a clock that did not stand still since i.
+func (i Instant) After(now time.Time) time.Time { return now.Add(i.SuspendedBy(now)) }
+
+// SuspendedBy returns for how long the machine has been suspended from i to now. It ignores what
+// the two readings of Suspended may differ by on a busy machine, which the margin covers.
+func (i Instant) SuspendedBy(now time.Time) time.Duration {
 	if d := Suspended(now) - i.suspended; d > 10*time.Millisecond {
-		return now.Add(d)
+		return d
 	}
-	return now
+	return 0
 }
 
 // Until returns the instant up to which a lease with a TTL is trusted, if the service keeps
