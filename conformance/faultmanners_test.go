@@ -28,6 +28,19 @@ var faultsOfManners = []fault{
 		must: []string{"release/18-second-unlock", "release/19-retried", "ambiguity/34-release-reply-dropped"},
 	},
 	{
+		name: "keeps a grant for no time if its TTL is long", // as a sum that overflows does
+		build: func(w *wrap, _ *service) {
+			w.try = func(ctx context.Context, req backend.Request) (backend.Grant, error) {
+				g, err := w.Backend.TryAcquire(ctx, req)
+				if err == nil && req.TTL > 24*time.Hour {
+					w.free(ctx, req.Key)
+				}
+				return g, err
+			}
+		},
+		must: []string{"lease/25-extreme-durations"},
+	},
+	{
 		name: "releases late",
 		build: onGrant(func(_ *wrap, _ *service, _ backend.Request, g *wrapGrant) {
 			var once sync.Once

@@ -103,6 +103,12 @@ var leaseCases = []Case{
 		run:    ttlRefused,
 	},
 	{
+		ID:     "lease/25-extreme-durations",
+		Title:  "a TTL, a wait limit and a minimum hold from the least to the greatest Duration are refused by name, or the lock excludes",
+		Clause: "Sums of durations do not overflow, and what is out of bounds is refused with ErrInvalid, which names it.",
+		run:    extremeDurations,
+	},
+	{
 		ID:     "lease/25-least-ttl",
 		Title:  "a grant of the least TTL is over soon after it",
 		Clause: "Every TTL within the declared bounds is accepted, and kept for that long.",

@@ -74,7 +74,8 @@ func Every(ctx context.Context, m lock.Mutex, interval time.Duration, job func(c
 		return &lock.Error{Op: "every", Name: m.Name(),
 			Err: fmt.Errorf("%w interval %v: want a positive duration", lock.ErrInvalid, interval)}
 	}
-	var last Run // of this node
+	var last Run         // of this node
+	c.offset %= interval // the same due times
 	held := &leaseKeeper{Mutex: m}
 	return elect.Campaign(ctx, held, func(ctx context.Context) error {
 		for {
@@ -137,7 +138,7 @@ func (c *config) next(now time.Time, last Run) time.Time {
 	case ahead > 0:
 		after = last.Tick
 	}
-	return after.Add(-c.offset).Truncate(c.interval).Add(c.interval + c.offset)
+	return after.Add(-c.offset).Truncate(c.interval).Add(c.interval).Add(c.offset)
 }
 
 // awaitTick sleeps until the wall clock shows the next due time, and returns false if ctx
@@ -149,7 +150,7 @@ func (c *config) awaitTick(ctx context.Context, last Run) (tick time.Time, ok bo
 		switch {
 		case left <= 0:
 			return tick, ctx.Err() == nil
-		case left > 2*c.interval: // the clock was set back
+		case left/2 > c.interval: // the clock was set back
 			tick = c.next(time.Now(), last)
 			continue
 		}

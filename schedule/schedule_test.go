@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -314,4 +315,49 @@ func held(t *testing.T, c *lock.Client, name string) bool {
 		t.Error(err)
 	}
 	return info.Holder != nil
+}
+
+// The sum of two intervals of more than 146 years is no Duration.
+func TestEveryWithALongInterval(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, interval := range []time.Duration{100 * year, 150 * year, math.MaxInt64 - time.Hour, math.MaxInt64} {
+		for _, offset := range []time.Duration{0, time.Hour, math.MaxInt64, math.MinInt64} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+				defer cancel()
+				c := newClient(t, memlock.New())
+				err := schedule.Every(ctx, c.Mutex("job"), interval, func(context.Context) error {
+					t.Errorf("interval %v, offset %v: the job ran at %v", interval, offset, time.Now())
+					return nil
+				}, schedule.WithOffset(offset))
+				wantErr(t, "Every", err, context.DeadlineExceeded)
+				if took := time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); took != 3*time.Hour {
+					t.Errorf("interval %v, offset %v: Every returned after %v", interval, offset, took)
+				}
+			})
+		}
+	}
+}
+
+func TestEveryInTheFarFuture(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, interval := range []time.Duration{150 * year, math.MaxInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			due := time.Time{}.Add(interval)
+			for !due.After(time.Now()) {
+				due = due.Add(interval)
+			}
+			offset := time.Until(due) // the job is due an hour later
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+			defer cancel()
+			runs := 0
+			_ = schedule.Every(ctx, newClient(t, memlock.New()).Mutex("job"), interval, func(context.Context) error {
+				runs++
+				return nil
+			}, schedule.WithOffset(time.Hour-offset))
+			if runs != 1 {
+				t.Errorf("interval %v: want one run, the job ran %d times", interval, runs)
+			}
+		})
+	}
 }

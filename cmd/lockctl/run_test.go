@@ -113,7 +113,7 @@ func TestRunExitCodes(t *testing.T) {
 		{"long name", []string{"run", "--url", free, strings.Repeat("x", 1025), "--", "true"}, lockcmd.ExitUsage, "of 1025 bytes"},
 		{"zero ttl", []string{"run", "--url", free, "--ttl", "0", "x", "--", "true"}, lockcmd.ExitUsage, `"0" for "--ttl" flag: want a positive duration`},
 		{"negative ttl", []string{"run", "--url", free, "--ttl", "-1s", "x", "--", "true"}, lockcmd.ExitUsage, `"-1s" for "--ttl"`},
-		{"short ttl", []string{"run", "--url", free, "--ttl", "1ms", "x", "--", "true"}, lockcmd.ExitUsage, "invalid ttl 1ms: want at least"},
+		{"short ttl", []string{"run", "--url", free, "--ttl", "1ms", "x", "--", "true"}, lockcmd.ExitUsage, "invalid ttl 1ms: want from 50ms"},
 		{"bad ttl in the URL", []string{"run", "--url", free + "?ttl=soon", "x", "--", "true"}, lockcmd.ExitUsage, `invalid URL parameter ttl "soon"`},
 		{"unknown parameter", []string{"run", "--url", free + "?tll=3s", "x", "--", "true"}, lockcmd.ExitUsage, `"tll": unknown; accepted:`},
 		{"bad wait", []string{"run", "--url", free, "--wait", "soon", "x", "--", "true"}, lockcmd.ExitUsage, "want forever, 0 for one attempt"},
