@@ -18,7 +18,6 @@ type Pending struct {
 
 // pending has the defects that are known and wait for a machine. It is empty when the drivers are on them.
 var pending = []Pending{
-	{"postgres", staleCase, staleEffect},
 	{"nats", staleCase, staleEffect},
 	{"etcd", staleCase, staleEffect},
 	{"redis", exitCase, exitEffect},

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,6 +29,8 @@ type Backend struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // requests and goroutines
+
+	checkingIdle atomic.Bool // checkIdle runs
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool

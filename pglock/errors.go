@@ -145,7 +145,7 @@ func (b *Backend) hint(code string) string {
 		return "privileges needed: USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on the table, and to create it CREATE on the schema"
 	case "42703":
 		return fmt.Sprintf("the table %s was not created by this driver, or by another version: apply pglock.Schema to a table that does not exist yet, or set another with table=", b.sql.table)
-	case "25006":
+	case readOnly:
 		return "the server is a standby or read-only: connect to the primary, with several hosts in the URL if it may move"
 	case "53300":
 		return "lower pool_size, or raise max_connections"

@@ -20,6 +20,8 @@ func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], ca
 		return nil, time.Time{}, backend.NotExecuted(err)
 	}
 	pg := conn.Conn()
+	used := pg.PgConn().CustomData()[usedKey] != nil
+	pg.PgConn().CustomData()[usedKey] = true
 	var mu sync.Mutex // guards late, and what scan writes
 	late := false
 	inTime := func(row pgx.CollectableRow) (none T, err error) {
@@ -32,6 +34,7 @@ func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], ca
 	}
 	var rows []T
 	var sent time.Time
+	begun := time.Now()
 	own, cut := context.WithCancel(context.WithoutCancel(ctx))
 	replied := make(chan struct{})
 	go func() {
@@ -41,13 +44,25 @@ func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], ca
 	select {
 	case <-replied:
 		cut()
-		conn.Release()
+		if sqlState(err) != readOnly {
+			conn.Release()
+			return rows, sent, err
+		}
+		if used {
+			err = demotedError{err}
+			b.listener.drop(err)
+		}
+		refused := conn.Hijack()
+		b.wg.Go(func() { closeConn(refused) })
 		return rows, sent, err
 	case <-ctx.Done():
 	}
 	mu.Lock()
 	late = true
 	mu.Unlock()
+	if time.Since(begun) >= silence {
+		b.checkIdle()
+	}
 	free := useSlot(ctx)
 	b.wg.Go(func() {
 		defer free()
@@ -59,11 +74,21 @@ func queryOnce[T any](ctx context.Context, b *Backend, scan pgx.RowToFunc[T], ca
 		_ = conn.Hijack() // while pgx closes a silent connection, that keeps its place in the pool for up to 15 s
 		cut()
 		<-replied
-		_ = pg.PgConn().Conn().Close()
-		_ = pg.Close(b.ctx)
+		b.closeSilent(pg)
 	})
 	return nil, time.Time{}, ctx.Err()
 }
+
+const (
+	usedKey  = "interlock.used" // of a connection that has executed a request
+	readOnly = "25006"          // SQLSTATE
+)
+
+// demotedError is the error of a request that a server refused which had accepted others on that connection: it is not
+// the primary any more. The connection is closed, and a new one may lead to the primary.
+type demotedError struct{ error }
+
+func (e demotedError) Unwrap() error { return e.error }
 
 // slot is the slot of a request. It is free when the request and its late connections have left it.
 type slot struct {
@@ -97,9 +122,11 @@ func useSlot(request context.Context) (leave func()) {
 }
 
 const (
-	lateCancel = 2 * time.Second  // until a late statement is canceled
-	cancelTime = time.Second      // for the server to receive that
-	lateReply  = 10 * time.Second // for its reply to the statement then
+	silence    = 100 * time.Millisecond // after which a missing reply is a sign of a dead connection
+	lateCancel = 2 * time.Second        // until a late statement is canceled
+	cancelTime = time.Second            // for the server to receive that
+	answerTime = time.Second            // for a connection that is alive to reply to a ping, and to a canceled statement
+	lateReply  = 10 * time.Second       // for the reply to a canceled statement of a server that is slow
 )
 
 // awaitLate waits for the reply to a statement whose caller has returned, and has the server cancel the statement if
@@ -124,5 +151,61 @@ func (b *Backend) awaitLate(conn *pgconn.PgConn, replied <-chan struct{}) bool {
 	if err := conn.CancelRequest(ctx); err != nil || ctx.Err() != nil {
 		return false // the link is silent; or the server may receive it later, and cancel another statement
 	}
+	if wait(answerTime) {
+		return true
+	}
+	if b.answersAtOnce() {
+		return false // the connection died without a sign
+	}
 	return wait(lateReply) // a server that answers is only slow
+}
+
+// answersAtOnce reports whether the server replies at once on a connection of its own.
+func (b *Backend) answersAtOnce() bool {
+	ctx, cancel := context.WithTimeout(b.ctx, answerTime)
+	defer cancel()
+	conn, err := b.connect(ctx)
+	if err != nil {
+		return false
+	}
+	defer closeConn(conn)
+	return answers(ctx, conn, answerTime)
+}
+
+// answers reports whether a connection is alive.
+func answers(ctx context.Context, conn *pgx.Conn, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return conn.Ping(ctx) == nil
+}
+
+// checkIdle closes the connections that may have died without a sign, as when a router forgets them or a virtual address
+// moves: those that are idle, and the one that listens, if they do not reply to a ping at once. Until then no request uses
+// them. It returns at once.
+func (b *Backend) checkIdle() {
+	if !b.checkingIdle.CompareAndSwap(false, true) {
+		return
+	}
+	b.listener.check()
+	idle := b.pool.AcquireAllIdle(b.ctx)
+	b.wg.Go(func() {
+		defer b.checkingIdle.Store(false)
+		var wg sync.WaitGroup
+		for _, conn := range idle {
+			wg.Go(func() {
+				if answers(b.ctx, conn.Conn(), answerTime) {
+					conn.Release()
+					return
+				}
+				b.closeSilent(conn.Hijack())
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// closeSilent closes a connection that is not of the pool and waits for nothing.
+func (b *Backend) closeSilent(conn *pgx.Conn) {
+	_ = conn.PgConn().Conn().Close()
+	_ = conn.Close(b.ctx)
 }

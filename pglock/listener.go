@@ -23,11 +23,12 @@ type listener struct {
 	users       int        // calls of Acquire
 	unused      time.Time  // since when there are none
 	running     bool
-	up          bool          // notifications arrive
-	unavailable bool          // notifications never arrive: a pooler came between
-	err         error         // of the last failure; nil while it is up
-	changed     chan struct{} // closed when up or err changes
-	disconnect  func()        // ends the connection; set while it is up
+	up          bool                    // notifications arrive
+	unavailable bool                    // notifications never arrive: a pooler came between
+	err         error                   // of the last failure; nil while it is up
+	changed     chan struct{}           // closed when up or err changes
+	disconnect  context.CancelCauseFunc // ends the connection; set while it is up
+	interrupt   func()                  // ends a wait for a notification; the connection is then checked
 	report      func(what string, err error)
 
 	reporting sync.Mutex // orders the calls of report
@@ -35,7 +36,7 @@ type listener struct {
 }
 
 func newListener(b *Backend) *listener {
-	return &listener{b: b, unused: time.Now(), changed: make(chan struct{})}
+	return &listener{b: b, unused: time.Now(), changed: make(chan struct{}), disconnect: func(error) {}, interrupt: func() {}}
 }
 
 const (
@@ -181,12 +182,15 @@ func (l *listener) listen() (wasUp bool, err error) {
 	ctx, stop := context.WithCancelCause(b.ctx)
 	defer stop(nil)
 	l.mu.Lock()
-	l.disconnect = func() { stop(errYielded) }
+	l.disconnect, l.interrupt = stop, func() {}
 	l.mu.Unlock()
 	b.pollNow() // there were no notifications before LISTEN
 	l.set(true, nil)
 	for {
 		within, cancel := context.WithTimeout(ctx, maxUnused/4)
+		l.mu.Lock()
+		l.interrupt = cancel
+		l.mu.Unlock()
 		n, err := conn.WaitForNotification(within)
 		timedOut := within.Err() != nil && ctx.Err() == nil
 		cancel()
@@ -195,10 +199,21 @@ func (l *listener) listen() (wasUp bool, err error) {
 			b.receive(n.Payload)
 		case !timedOut || conn.IsClosed():
 			return true, errors.Join(err, context.Cause(ctx))
+		case !answers(ctx, conn, 2*answerTime):
+			return true, errors.New("the connection does not answer")
 		}
 		if l.end() {
 			return true, errUnused
 		}
+	}
+}
+
+// check makes the listener check its connection.
+func (l *listener) check() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.up {
+		l.interrupt()
 	}
 }
 
@@ -217,20 +232,18 @@ var errUnused = errors.New("no attempt waits")
 
 var errYielded = errors.New("the server accepts no more connections")
 
-// yield ends the connection for a second, so that a pool without any can connect.
-func (l *listener) yield() {
+// drop ends the connection. After errYielded the next one is opened a second later, so that a pool without any can
+// connect.
+func (l *listener) drop(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.up {
-		l.disconnect()
+		l.disconnect(cause)
 	}
 }
 
-// connect opens a connection on which notifications to this process arrive.
-func (l *listener) connect() (*pgx.Conn, error) {
-	b := l.b
-	ctx, cancel := context.WithTimeout(b.ctx, listenTimeout)
-	defer cancel()
+// connect opens a connection outside of the pool, as one that listens.
+func (b *Backend) connect(ctx context.Context) (*pgx.Conn, error) {
 	var cfg *pgx.ConnConfig
 	if b.opt.direct != nil {
 		cfg = b.opt.direct.Copy()
@@ -244,7 +257,15 @@ func (l *listener) connect() (*pgx.Conn, error) {
 		}
 	}
 	cfg.OnNotification = nil // would receive them instead
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// connect opens a connection on which notifications to this process arrive.
+func (l *listener) connect() (*pgx.Conn, error) {
+	b := l.b
+	ctx, cancel := context.WithTimeout(b.ctx, listenTimeout)
+	defer cancel()
+	conn, err := b.connect(ctx)
 	if err != nil {
 		return nil, err
 	}

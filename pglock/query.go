@@ -29,6 +29,7 @@ func do(sql string, args ...any) call { return call{sql, args} }
 // the last one, and of the others with its text, the time before they were sent, and an
 // error of explain. When ctx ends, query returns; see queryOnce.
 //
+// A server that has become read-only has executed nothing, so query uses another connection at once.
 // If the server rolls back the statement in favor of another transaction, query sends it
 // again: within the timeout if retryFor is 0, else for retryFor with the whole timeout
 // for each reply.
@@ -52,9 +53,11 @@ func query[T any](ctx context.Context, b *Backend, retryFor time.Duration, scan 
 		switch {
 		case err == nil:
 			return rows, sent, nil
+		case errors.As(err, new(demotedError)):
+			continue // on another connection; in the end on a new one
 		case tooManyConnections(err):
 			if s := b.pool.Stat(); s.AcquiredConns()+s.IdleConns() == 0 {
-				b.listener.yield()
+				b.listener.drop(errYielded)
 			}
 			pause = 5 * time.Millisecond // until another statement returns its connection
 		case !rolledBack(err), retryFor != 0 && time.Since(begun) >= retryFor:

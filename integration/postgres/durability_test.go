@@ -200,6 +200,55 @@ func TestReadOnly(t *testing.T) {
 	worksAgain(t, b, g)
 }
 
+// TestDemotedServer: all connections lead to a server that has become read-only, and new ones to the primary, as after a
+// failover of a name. No request fails, and the next notification arrives.
+func TestDemotedServer(t *testing.T) {
+	s, admin := server(t)
+	sql(t, admin, "CREATE ROLE app LOGIN IN ROLE pg_write_all_data, pg_read_all_data")
+	st := &stage{T: t, s: s, admin: admin, b: open(t, pgtest.With(s, nil)), key: "demoted"}
+	b := open(t, as(pgtest.With(s, nil), "app"))
+	held := batchOf(t, b, "held", 8, time.Hour) // through all connections
+	g := st.try()
+	got := waitFor(t, b, request(st.key, time.Hour))
+	listening := func() (pid int) {
+		t.Helper()
+		must(t, admin.QueryRow(t.Context(), "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE usename = 'app' AND query LIKE 'LISTEN%'").Scan(&pid))
+		return pid
+	}
+	old := listening()
+	// The setting of the role is for new sessions, and that of the server for those that there are.
+	sql(t, admin, "ALTER ROLE app SET default_transaction_read_only = off")
+	_, err := admin.Exec(t.Context(), "ALTER SYSTEM SET default_transaction_read_only = on")
+	must(t, err)
+	sql(t, admin, "ALTER ROLE postgres SET default_transaction_read_only = off")
+	_, err = admin.Exec(t.Context(), "SELECT pg_reload_conf()")
+	must(t, err)
+	must(t, eventually(func() error {
+		var readOnly int
+		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on'").Scan(&readOnly)
+		if err == nil && readOnly == 0 {
+			err = errors.New("the server is not read-only yet")
+		}
+		return err
+	}))
+	for i, r := range held {
+		if err := r.Grant.Renew(t.Context(), time.Hour); err != nil {
+			t.Errorf("renewal %d: %v", i, err)
+		}
+	}
+	next, err := b.TryAcquire(t.Context(), request("next", time.Hour))
+	must(t, err)
+	must(t, next.Release(t.Context()))
+	must(t, eventually(func() error {
+		if pid := listening(); pid == old || pid == 0 {
+			return fmt.Errorf("listening in session %d, as before", pid)
+		}
+		return nil
+	}))
+	must(t, g.Release(t.Context()))
+	st.granted(got)
+}
+
 // TestStandby: a server in recovery grants nothing. After its promotion it has the locks
 // as before.
 func TestStandby(t *testing.T) {

@@ -105,3 +105,26 @@ func TestLateRepliesLeaveConnections(t *testing.T) {
 	}
 	must(t, held.Renew(t.Context(), time.Hour))
 }
+
+// TestSilentConnections: all connections of a client die without a sign, also the one that listens. The first request
+// without an answer finds them: the next one uses a new connection, and a waiter is granted what it was not notified of.
+func TestSilentConnections(t *testing.T) {
+	s, admin := server(t)
+	st := &stage{T: t, s: s, admin: admin, b: open(t, pgtest.With(s, nil)), key: "silent"}
+	b, proxy := st.behindProxy()
+	g := st.try()
+	got := waitFor(t, b, request(st.key, time.Hour))
+	proxy.SilenceOpen()
+	must(t, g.Release(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := b.TryAcquire(ctx, request("other", time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a request on a silent connection: want context.DeadlineExceeded, got %v", err)
+	}
+	begun := time.Now()
+	must(t, b.Ping(t.Context()))
+	if d := time.Since(begun); d > 2500*time.Millisecond {
+		t.Errorf("the next request took %v", d)
+	}
+	st.granted(got)
+}
