@@ -21,6 +21,7 @@ type grant struct {
 	kept    time.Time     // the service keeps the record until then at least
 	ending  bool          // a release has no reply
 	ended   bool          // a release has succeeded
+	freed   bool          // a release was executed, although its reply was a refusal: a proxy had sent it twice
 
 	mu    sync.Mutex // guards until
 	until time.Time
@@ -77,7 +78,7 @@ func (g *grant) Release(ctx context.Context) error {
 		g.ended = true
 	case backend.OutcomeUnknown(err):
 		g.ending = true
-	case g.ending && errors.Is(err, backend.ErrLost):
+	case (g.ending || g.freed) && errors.Is(err, backend.ErrLost):
 		return nil // the release before was executed, or the grant had ended
 	}
 	return err
@@ -135,5 +136,7 @@ func (g *grant) current(ctx context.Context) (version string, ours bool, err err
 		return "", false, err
 	}
 	v := decode(item)
-	return item.Version, v.Held && v.Owner == g.v.Owner, nil
+	own := item.Version != "" && v.Owner == g.v.Owner
+	g.freed = own && !v.Held
+	return item.Version, own && v.Held, nil
 }

@@ -79,3 +79,39 @@ func TestStoreOfHolders(t *testing.T) {
 		t.Errorf("%d requests of the holder with the other Store, %d with its own", others.requests.Load()-asked, held.requests.Load())
 	}
 }
+
+// A proxy may send a write twice: the first is executed, and the reply to the second says that the record has changed.
+// It has changed to what the client wrote, so that is no loss, and a release that was sent twice is a release.
+func TestWritesSentTwice(t *testing.T) {
+	m := newMemory()
+	m.failing(func(op string) error {
+		if op == "write" {
+			m.fail = nil // once
+			return record.ErrChanged
+		}
+		return nil
+	})
+	twice := m.fail
+	l := record.New(m, record.Options{})
+	g := take(t, l, "a")
+	for range 2 {
+		m.failing(twice)
+		nothing(t, g.Renew(t.Context(), ttl))
+	}
+	refused(t, record.New(m, record.Options{}), "b", "a")
+	m.failing(twice)
+	nothing(t, g.Release(t.Context()))
+	other := take(t, l, "b")
+	m.failing(twice)
+	nothing(t, other.Release(t.Context()))
+	if err := other.Renew(t.Context(), ttl); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a renewal after the release: want ErrLost, got %v", err)
+	}
+	free := take(t, l, "c")
+	if _, err := l.Break(t.Context(), "k", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := free.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a release after a break: want ErrLost, got %v", err)
+	}
+}
