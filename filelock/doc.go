@@ -14,6 +14,7 @@
 //	             0777 with all users.
 //	retention=24h  how long the directory of a name is kept after its last grant, at least
 //	             1m; 0 keeps all, see WithRetention
+//	inherit=true   programs that this process starts keep its locks, see WithInheritance
 //	allow=fuse   accepts a directory on FUSE, which must be local and support flock;
 //	             on macOS and BSD also one on any network file system
 //

@@ -24,6 +24,7 @@ type Backend struct {
 	mode      fs.FileMode
 	allowFUSE bool
 	retention time.Duration
+	inherit   bool
 	host      string
 	local     turns
 	done      chan struct{} // closed by Close
@@ -60,6 +61,12 @@ func WithMode(mode fs.FileMode) Option { return func(b *Backend) { b.mode = mode
 // WithFUSE accepts a directory on FUSE. The caller guarantees that the file system is
 // local and that its flock excludes all processes of the machine.
 func WithFUSE() Option { return func(b *Backend) { b.allowFUSE = true } }
+
+// WithInheritance passes the descriptor of each ticket on to every program that this process starts, as flock(1) does.
+// If this process ends without a release, the lock stays held until all programs that have inherited the descriptor
+// have ended or closed it. A release frees the lock at once, whatever programs still run. It is for a process that
+// starts one program to work under the lock: each program inherits the tickets of all locks and waits.
+func WithInheritance() Option { return func(b *Backend) { b.inherit = true } }
 
 // New returns a Backend of a directory, which it creates if it is missing. On a
 // system without flock(2), and on a network file system, its error matches
@@ -116,6 +123,9 @@ func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 	mode := u.Params.String("mode", "")
 	if u.Params.Enum("allow", "", "fuse") != "" {
 		opts = append(opts, WithFUSE())
+	}
+	if u.Params.Bool("inherit", false) {
+		opts = append(opts, WithInheritance())
 	}
 	if err := u.Params.Err(); err != nil {
 		return nil, err

@@ -23,8 +23,9 @@ func supported() error {
 
 // New refuses before any of these is reached.
 
-func tryFlock(*os.File, int) (bool, error)  { return false, errors.ErrUnsupported }
-func unflock(*os.File)                      {}
-func checkFS(string, bool) error            { return errors.ErrUnsupported }
-func ownerOf(fs.FileInfo) (uid, gid uint32) { return 0, 0 }
-func linksOf(fs.FileInfo) uint64            { return 1 }
+func tryFlock(*os.File, int) (bool, error)   { return false, errors.ErrUnsupported }
+func unflock(*os.File)                       {}
+func checkFS(string, bool) error             { return errors.ErrUnsupported }
+func ownerOf(fs.FileInfo) (uid, gid uint32)  { return 0, 0 }
+func inheritable(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }
+func linksOf(fs.FileInfo) uint64             { return 1 }

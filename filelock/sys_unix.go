@@ -38,6 +38,15 @@ func unflock(f *os.File) {
 	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // closing the file follows
 }
 
+// inheritable returns a descriptor of f that programs inherit which this process starts.
+func inheritable(f *os.File) (*os.File, error) {
+	fd, err := syscall.Dup(int(f.Fd())) // without close-on-exec
+	if err != nil {
+		return nil, &fs.PathError{Op: "dup", Path: f.Name(), Err: err}
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
 func ownerOf(info fs.FileInfo) (uid, gid uint32) {
 	st := info.Sys().(*syscall.Stat_t)
 	return st.Uid, st.Gid

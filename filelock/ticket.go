@@ -32,6 +32,7 @@ type ticket struct {
 
 	mu      sync.Mutex // serializes the end with checks
 	file    *os.File   // nil once the ticket has ended
+	passed  *os.File   // the same, for programs that this process starts; nil: they do not inherit it
 	info    fs.FileInfo
 	share   backend.Share
 	slots   []int  // of permits; constant once the ticket holds them
@@ -116,6 +117,17 @@ func (g *guard) issue(req *backend.Request, highest uint64, alone bool, p place)
 	} else if !ours {
 		return nil, fmt.Errorf("flock %s: another program has locked a new file", f.Name())
 	}
+	var passed *os.File
+	if g.b.inherit {
+		if passed, err = inheritable(f); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				passed.Close()
+			}
+		}()
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -126,6 +138,7 @@ func (g *guard) issue(req *backend.Request, highest uint64, alone bool, p place)
 	t = &ticket{
 		b: g.b, path: g.path, number: number, owner: req.Owner, onLost: req.OnLost,
 		abandoned: make(chan struct{}), file: f, info: info, share: req.Share, slots: p.slots,
+		passed: passed,
 	}
 	g.b.mu.Lock()
 	g.b.tickets[ticketID{t.path, t.owner}] = t
@@ -171,6 +184,9 @@ func (t *ticket) remove() error {
 func (t *ticket) end() {
 	unflock(t.file)
 	t.file.Close()
+	if t.passed != nil {
+		t.passed.Close()
+	}
 	t.file = nil
 	if t.unwatch != nil {
 		t.unwatch()

@@ -44,7 +44,10 @@ period is left of the trusted time, or if the lock is broken, lockctl sends TERM
 command and its children and, a grace period later, KILL. If the TTL ran out, they are
 dead before the service can grant the lock to another client, even if they ignore TERM.
 If lockctl itself is killed, the kernel kills the command on Linux (not its children); on
-other systems the command continues without a lock. If lockctl or the machine is
+other systems the command continues. What continues does so without a lock, except with a
+file: URL: the command and its children inherit the lock, and it is free when the last of
+them has ended, as with flock(1). While lockctl lives, it frees the lock when the command
+ends, whatever children the command leaves behind. If lockctl or the machine is
 suspended, nothing can end the command in time: the resource that it writes to must
 refuse a LOCK_TOKEN lower than the highest that it has seen.
 

@@ -99,7 +99,7 @@ func (t *task) open(ctx context.Context) error {
 		if t.f.as != "" {
 			opts = append(opts, lock.WithMetadata(t.f.as))
 		}
-		c, err := t.openShared(ctx, url, opts...)
+		c, err := t.openShared(ctx, inherited(url), opts...)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/interlock-go/lock"
@@ -101,4 +102,17 @@ func firstOf(s ...string) string {
 		}
 	}
 	return ""
+}
+
+// inherited returns the URL at which a command is run: that of files lets the command keep the lock if this process
+// is killed, unless the URL says otherwise.
+func inherited(url string) string {
+	u, err := backend.ParseURL(url)
+	if err != nil || u.Scheme != "file" || u.Params.String("inherit", "") != "" {
+		return url
+	}
+	if strings.Contains(url, "?") {
+		return url + "&inherit=true"
+	}
+	return url + "?inherit=true"
 }
