@@ -48,7 +48,6 @@ var leaseCases = []Case{
 		ID:     "lease/23-renewal-recovers",
 		Title:  "renewals that fail and recover within the TTL are no loss",
 		Clause: "Only the service's own word, or the end of the TTL, ends a lease.",
-		needs:  []need{needExpiry},
 		run:    renewalRecovers,
 	},
 	{
@@ -89,6 +88,12 @@ var leaseCases = []Case{
 		Title:  "without renewal a lease ends at its TTL, says so, and before a waiter is granted",
 		Clause: "Until is the instant up to which the service is certain to keep a grant that is not renewed.",
 		run:    fixedLeaseEnds,
+	},
+	{
+		ID:     "lease/24-fixed-lease-in-full",
+		Title:  "a lease without renewal is trusted for its TTL, also on a client that was used before, and after Extend",
+		Clause: "A grant is kept, and Until is counted, from its own request, not from one for another grant.",
+		run:    fixedLeaseInFull,
 	},
 	{
 		ID:     "lease/25-ttl-range",
