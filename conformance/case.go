@@ -33,7 +33,7 @@ func Cases() []Case {
 	var all []Case
 	for _, section := range [][]Case{
 		capabilityCases, exclusionCases, waitingCases, queueCases, deadWaiterCases, orphanCases, cancellationCases, releaseCases,
-		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases, overlapCases, sharedCases, downgradeCases, permitCases, sharedEndCases, sharedDeadCases,
+		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases, overlapCases, sharedCases, downgradeCases, permitCases, sharedEndCases, sharedDeadCases, endedCases,
 	} {
 		all = append(all, section...)
 	}

@@ -22,8 +22,8 @@ var overlapCases = []Case{
 	},
 	{
 		ID:     "cancellation/15-own-limits",
-		Title:  "no error of a request that the network swallows or refuses matches DeadlineExceeded, if the caller set no deadline",
-		Clause: "An error matches context.DeadlineExceeded only if a deadline of the caller has passed: a limit of the driver's own does not count.",
+		Title:  "no error of a request that the network swallows, refuses or breaks off matches DeadlineExceeded or Canceled, if the caller set no deadline and did not cancel",
+		Clause: "An error matches context.DeadlineExceeded or context.Canceled only if the context of the caller has ended: a limit of the driver's own does not count.",
 		needs:  []need{needLink},
 		run:    ownLimits,
 	},
@@ -78,10 +78,19 @@ func stoppedWaiter(t *T) {
 // ownLimit is longer than the limits that drivers put on a request by themselves.
 const ownLimit = 7 * time.Second
 
+// breakOff is after how long connections end on which requests wait for their replies: less than drivers wait.
+const breakOff = 300 * time.Millisecond
+
 func ownLimits(t *T) {
 	var wg sync.WaitGroup
 	var links []Link
-	for what, fault := range map[string]func(Link){"refused connections": Link.Cut, "a silent link": Link.Blackhole} {
+	for what, fault := range map[string]func(Link){
+		"refused connections": Link.Cut, "a silent link": Link.Blackhole,
+		"connections that end during the request": func(l Link) {
+			l.BlackholeReplies()
+			time.AfterFunc(breakOff, l.Cut)
+		},
+	} {
 		b, link := t.faulty()
 		c := t.clientOf(b, lock.WithTTL(t.longTTL()))
 		held := t.mustLock(c.Mutex(t.key("held")), "a free key")
@@ -100,8 +109,9 @@ func ownLimits(t *T) {
 			"Ping":    func() error { return c.Ping(ctx) },
 		} {
 			wg.Go(func() {
-				if err := call(); errors.Is(err, context.DeadlineExceeded) {
-					t.errorf("%s over %s, without a deadline: want an error that does not match DeadlineExceeded, got %v", name, what, err)
+				err := call()
+				if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) && ctx.Err() == nil {
+					t.errorf("%s over %s, before its context has ended: want an error that matches neither DeadlineExceeded nor Canceled, got %v", name, what, err)
 				}
 			})
 		}

@@ -23,13 +23,13 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend   = (*Backend)(nil)
-	_ backend.Waiter    = (*Backend)(nil)
-	_ backend.Inspector = (*Backend)(nil)
-	_ backend.Breaker   = (*Backend)(nil)
-	_ backend.Pinger    = (*Backend)(nil)
-
+	_ backend.Backend      = (*Backend)(nil)
+	_ backend.Waiter       = (*Backend)(nil)
+	_ backend.Inspector    = (*Backend)(nil)
+	_ backend.Breaker      = (*Backend)(nil)
+	_ backend.Pinger       = (*Backend)(nil)
 	_ backend.BatchRenewer = (*Backend)(nil)
+	_ record.Timer         = store{}
 )
 
 // The average interval at which the first waiter of a process polls is fastPoll after a change of the
@@ -41,7 +41,7 @@ const (
 
 func open(ctx context.Context, nodes servers, o options) (*Backend, error) {
 	b := &Backend{nodes: nodes, opt: o}
-	b.Locks = record.New(store{b, false}, record.Options{Margin: o.margin, Held: store{b, true}})
+	b.Locks = record.New(store{b, false}, record.Options{Held: store{b, true}})
 	b.Queue = &record.Queue{Locks: b.Locks, Poll: slowPoll, FastPoll: fastPoll}
 	if err := b.probe(ctx); err != nil {
 		return nil, err
@@ -98,10 +98,13 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"With --disable-evictions a server that is full refuses writes: new locks, and for as long as it is full also renewals and releases, so that leases end.",
 			"Tokens begin with the clock of a client when a server does not know a lock, or has not for the margin: they rise over that if clocks of clients differ by less than the time since then.",
 			"A list of servers shares the keys among them. All clients need the same list; it is no replication.",
-			record.CaveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
+			caveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 }
+
+const caveatMargin = "A client takes the lock of a holder that died when it has watched it for a TTL. " +
+	"A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin)."
 
 // maxTTL leaves room for the margin.
 const maxTTL = month - 25*time.Hour

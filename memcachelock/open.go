@@ -13,7 +13,6 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/backend/record"
 	"github.com/interlock-go/lock/backend/tlsurl"
 )
 
@@ -37,7 +36,7 @@ type options struct {
 }
 
 func defaults() options {
-	return options{prefix: DefaultPrefix, margin: record.DefaultMargin, connections: defaultConnections}
+	return options{prefix: DefaultPrefix, margin: 10 * time.Minute, connections: defaultConnections}
 }
 
 // Option changes what New does.

@@ -62,6 +62,32 @@ func (b store) Read(ctx context.Context, name string) (record.Item, error) {
 	return record.Item{Value: item.Value, Version: strconv.FormatUint(item.CasID, 10)}, nil
 }
 
+// timer returns the key of the item that measures a minimum hold. No lock has it: what follows "#" is no hash.
+func (b store) timer(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return b.opt.prefix + ":#kept-" + hex.EncodeToString(sum[:])
+}
+
+// Start implements record.Timer by an item that the server removes after d.
+func (b store) Start(ctx context.Context, name string, d time.Duration) error {
+	item := &memcache.Item{Key: b.timer(name), Value: []byte("kept"), Expiration: expiration(d)}
+	n := b.nodes.node(item.Key)
+	return b.do(ctx, n, b.held, func() error { return n.client.Set(item) })
+}
+
+// Elapsed implements record.Timer. The server does not return a time, only whether it is over.
+func (b store) Elapsed(ctx context.Context, name string, _ record.Item) (time.Duration, error) {
+	n := b.nodes.node(b.timer(name))
+	err := b.do(ctx, n, b.held, func() error {
+		_, err := n.client.Get(b.timer(name))
+		return err
+	})
+	if errors.Is(err, memcache.ErrCacheMiss) {
+		return maxTTL, nil
+	}
+	return 0, err
+}
+
 // Write returns no version: the server does not return it. A write that is repeated is executed once: the version is
 // another one then.
 func (b store) Write(ctx context.Context, name string, value []byte, version string, ttl time.Duration) (string, error) {

@@ -43,6 +43,7 @@ var (
 	_ backend.Lister    = (*Backend)(nil)
 	_ backend.Breaker   = (*Backend)(nil)
 	_ backend.Pinger    = (*Backend)(nil)
+	_ record.Timer      = store{}
 )
 
 // pollPause is the average interval at which a waiter reads its key although it is
@@ -51,13 +52,16 @@ const pollPause = 10 * time.Second
 
 func open(ctx context.Context, conn *nats.Conn, bucket string, o options) (*Backend, error) {
 	js, err := jetstream.New(conn)
+	if o.domain != "" {
+		js, err = jetstream.NewWithDomain(conn, o.domain)
+	}
 	if err != nil {
 		return nil, err
 	}
 	b := &Backend{conn: conn, js: js, bucket: bucket, opt: o, watches: map[*watch]struct{}{}, done: make(chan struct{})}
 	b.ended, b.end = context.WithCancel(context.Background())
 	b.session, b.endSession = context.WithCancel(b.ended)
-	b.Locks = record.New(store{b}, record.Options{Margin: o.margin, Token: revision})
+	b.Locks = record.New(store{b}, record.Options{Token: revision})
 	b.Queue = &record.Queue{Locks: b.Locks, Watch: b.watch, Poll: pollPause}
 	b.states = conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING)
 	go b.watchConnection()
@@ -85,21 +89,20 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Loss:     backend.LossTTL,
 		Order:    backend.Unordered,
 		Wake:     backend.WakePush,
-		Fencing:  backend.FencingRestart,
+		Fencing:  b.fencing(),
 		MinTTL:   10 * time.Millisecond,
 		Lateness: record.Lateness,
 		MaxTTL:   maxTTL(b.config.MaxAge),
 		Caveats: []string{
 			"Servers write to the disk every two minutes (sync_interval): a power failure of the machine of a single server, or of a majority, may lose locks and repeat tokens.",
-			record.CaveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
+			record.CaveatDeadHolder, backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
-	switch {
-	case b.config.Storage == jetstream.MemoryStorage:
-		c.Fencing = backend.FencingMemory
+	if b.config.Storage == jetstream.MemoryStorage {
 		c.Caveats = append(c.Caveats, "The bucket is in memory: a restart of its servers loses locks, and two clients hold one until the next renewal of the first.")
-	case b.config.Replicas >= 3:
-		c.Fencing = backend.FencingFailover
+	}
+	if b.config.MaxBytes > 0 {
+		c.Caveats = append(c.Caveats, "The bucket has max_bytes: while it is full, locks are not acquired, renewed or released.")
 	}
 	return c
 }
@@ -110,6 +113,18 @@ func maxTTL(age time.Duration) time.Duration {
 		return backend.MaxTTL
 	}
 	return min(age-age/10, backend.MaxTTL)
+}
+
+// fencing depends on the bucket: a revision rises over the loss of all data only if the bucket begins with the time of its
+// creation. Servers before 2.10 begin with 1, whatever the client asks for.
+func (b *Backend) fencing() backend.Fencing {
+	switch {
+	case b.config.Storage == jetstream.MemoryStorage, b.config.FirstSeq <= 1:
+		return backend.FencingMemory
+	case b.config.Replicas >= 3:
+		return backend.FencingFailover
+	}
+	return backend.FencingRestart
 }
 
 // Ping asks the servers for the state of the bucket.

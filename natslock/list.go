@@ -60,9 +60,15 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 			}
 			left = meta.NumPending
 			name, ok := nameOf(strings.TrimPrefix(m.Subject(), b.subjects()))
-			item := record.Item{Value: m.Data(), Version: strconv.FormatUint(meta.Sequence.Stream, 10)}
-			info := b.Info(name, item)
-			if !ok || info.Holder == nil || seen[name] {
+			if !ok || seen[name] {
+				continue
+			}
+			item := record.Item{Value: m.Data(), Version: strconv.FormatUint(meta.Sequence.Stream, 10), Written: meta.Timestamp}
+			info, err := b.Info(ctx, name, item)
+			if err != nil {
+				return err
+			}
+			if info.Holder == nil {
 				continue
 			}
 			if seen[name] = true; !yield(info) {
@@ -75,11 +81,12 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 
 // fetch returns up to n records, and fewer if there are no more.
 func (b *Backend) fetch(ctx context.Context, consumer jetstream.Consumer, n int) (records []jetstream.Msg, err error) {
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, b.opt.timeout)
 	defer cancel()
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, b.ownError(caller, err)
 		}
 		batch, err := consumer.Fetch(n, jetstream.FetchMaxWait(b.opt.timeout))
 		if err != nil {
@@ -89,12 +96,12 @@ func (b *Backend) fetch(ctx context.Context, consumer jetstream.Consumer, n int)
 			records = append(records, m)
 		}
 		if err = batch.Error(); !errors.Is(err, nats.ErrNoResponders) || len(records) > 0 {
-			return records, err
+			return records, b.ownError(caller, err)
 		}
 		select {
 		case <-time.After(listPause):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("nats: list: %w: %w", err, ctx.Err())
+			return nil, fmt.Errorf("nats: list: %w: %w", err, b.ownError(caller, ctx.Err()))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"regexp"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/backend/record"
 	"github.com/interlock-go/lock/backend/tlsurl"
 )
 
@@ -27,16 +27,19 @@ const DefaultBucket = "locks"
 const (
 	defaultPort = "4222"
 	maxReplicas = 5
+	// leastMaxBytes has room for some thousand locks.
+	leastMaxBytes = 1 << 20
 )
 
 type options struct {
 	timeout  time.Duration
-	margin   time.Duration
 	replicas int
+	maxBytes int64
+	domain   string
 }
 
 func defaults() options {
-	return options{timeout: 2 * time.Second, margin: record.DefaultMargin, replicas: 1}
+	return options{timeout: 2 * time.Second, replicas: 1}
 }
 
 // Option changes what New does.
@@ -52,26 +55,36 @@ func WithReplicas(n int) Option {
 	return func(o *options) error { o.replicas = n; return o.check() }
 }
 
-// WithMargin sets for how long beyond its TTL a lock must not have been renewed, by the clock of the
-// server, until a client that has not watched it may take it, 1 s to 24 h; the default is 10
-// minutes. The clocks of servers must not jump by it.
-func WithMargin(d time.Duration) Option {
-	return func(o *options) error { o.margin = d; return o.check() }
+// WithDomain sets the JetStream domain of the bucket. The default is that of the server to which the client connects.
+func WithDomain(domain string) Option {
+	return func(o *options) error { o.domain = domain; return o.check() }
+}
+
+// WithMaxBytes sets the greatest size of a bucket that is created, from 1 MiB, for an account that demands one, and accepts a
+// bucket that has at least this size. While a bucket is full, no lock is acquired, renewed or released. Zero is no limit, the
+// default.
+func WithMaxBytes(n int64) Option {
+	return func(o *options) error { o.maxBytes = n; return o.check() }
 }
 
 func (o *options) check() error {
 	switch {
 	case o.timeout < 10*time.Millisecond || o.timeout > time.Minute:
 		return backend.Invalid("timeout", o.timeout, "10ms to 1m")
-	case o.margin < time.Second || o.margin > 24*time.Hour:
-		return backend.Invalid("margin", o.margin, "1s to 24h")
+	case o.maxBytes != 0 && o.maxBytes < leastMaxBytes:
+		return backend.Invalid("max_bytes", o.maxBytes, fmt.Sprintf("0 for no limit, or at least %d", leastMaxBytes))
+	case o.domain != "" && !validDomain.MatchString(o.domain):
+		return backend.Invalid("domain", o.domain, `1 to 64 letters, digits, "-" and "_"`)
 	case o.replicas < 1 || o.replicas > maxReplicas:
 		return backend.Invalid("replicas", o.replicas, fmt.Sprintf("1 to %d", maxReplicas))
 	}
 	return nil
 }
 
-var validBucket = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+var (
+	validBucket = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	validDomain = validBucket
+)
 
 func checkBucket(bucket string) error {
 	if !validBucket.MatchString(bucket) {
@@ -145,8 +158,9 @@ func connect(ctx context.Context, config nats.Options) (*nats.Conn, error) {
 func parse(u *backend.URL) (bucket string, o options, config nats.Options, err error) {
 	o, p := defaults(), u.Params
 	o.timeout = p.Duration("timeout", o.timeout)
-	o.margin = p.Duration("margin", o.margin)
 	o.replicas = p.Int("replicas", o.replicas, 1, maxReplicas)
+	o.maxBytes = int64(p.Int("max_bytes", 0, 0, math.MaxInt))
+	o.domain = p.String("domain", "")
 	creds, seed := p.String("creds", ""), p.String("nkey", "")
 	secure := p.Bool("tls", u.Scheme == "natss")
 	files := tlsurl.Read(p)

@@ -36,8 +36,9 @@ func TestURLErrors(t *testing.T) {
 		"nats:///locks":                        "URL hosts",
 		"nats://h?timeout=0":                   "timeout",
 		"nats://h?timeout=soon":                "timeout",
-		"nats://h?margin=999ms":                "margin",
-		"nats://h?margin=25h":                  "margin",
+		"nats://h?margin=1m":                   "unknown",
+		"nats://h?max_bytes=1000":              "max_bytes",
+		"nats://h?domain=a.b":                  "domain",
 		"nats://h?replicas=0":                  "replicas",
 		"nats://h?replicas=6":                  "replicas",
 		"nats://h?bucket=x":                    "unknown",
@@ -68,7 +69,7 @@ func TestURLErrors(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	conn := new(nats.Conn)
-	for want, opt := range map[string]Option{"timeout": WithTimeout(0), "margin": WithMargin(time.Millisecond), "replicas": WithReplicas(9)} {
+	for want, opt := range map[string]Option{"timeout": WithTimeout(0), "max_bytes": WithMaxBytes(-1), "domain": WithDomain("a b"), "replicas": WithReplicas(9)} {
 		if _, err := New(t.Context(), conn, DefaultBucket, opt); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want ErrInvalid with %q, got %v", want, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,15 +14,17 @@ import (
 	"github.com/interlock-go/lock/backend/record"
 )
 
-var errBroken = errors.New("the connection broke")
+var (
+	errBroken = errors.New("the connection broke")
+	errEnded  = errors.New("no answer until the connection ended")
+)
 
 // query is request for one that changes nothing. It is repeated, within the timeout, if the connection breaks.
 func (b *Backend) query(ctx context.Context, subject string, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, b.opt.timeout)
-	defer cancel()
+	end := time.Now().Add(b.opt.timeout)
 	for {
-		err := b.request(ctx, subject, do)
-		if !errors.Is(err, errBroken) || ctx.Err() != nil {
+		err := b.requestUntil(ctx, end, subject, do)
+		if !errors.Is(err, errBroken) || ctx.Err() != nil || !time.Now().Before(end) {
 			return err
 		}
 	}
@@ -29,21 +32,25 @@ func (b *Backend) query(ctx context.Context, subject string, do func(context.Con
 
 // request makes a request to a subject, limited by the timeout, and classifies its error.
 func (b *Backend) request(ctx context.Context, subject string, do func(context.Context) error) error {
+	return b.requestUntil(ctx, time.Now().Add(b.opt.timeout), subject, do)
+}
+
+func (b *Backend) requestUntil(ctx context.Context, end time.Time, subject string, do func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return backend.NotExecuted(err)
 	}
 	if b.ended.Err() != nil || b.conn.IsClosed() {
 		return backend.ErrClosed
 	}
-	limited, cancel := context.WithTimeout(ctx, b.opt.timeout)
+	limited, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	defer context.AfterFunc(b.ended, cancel)()
 	if err := b.awaitConnection(limited); err != nil {
-		return b.notConnected(err)
+		return b.notConnected(b.ownError(ctx, err))
 	}
 	session := b.currentSession()
 	defer context.AfterFunc(session, cancel)() // the library goes on to wait for the reply
-	err := do(limited)
+	err := b.ownError(ctx, do(limited))
 	var api *jetstream.APIError
 	switch {
 	case err == nil:
@@ -69,6 +76,19 @@ func (b *Backend) request(ctx context.Context, subject string, do func(context.C
 		err = fmt.Errorf("%w: %w", err, end)
 	}
 	return fmt.Errorf("nats: %w", err)
+}
+
+// ownError returns err without the error of a context that the driver itself ended, while that of the caller has not.
+func (b *Backend) ownError(caller context.Context, err error) error {
+	switch {
+	case caller.Err() != nil:
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer in %v, see the timeout of the driver", b.opt.timeout)
+	case errors.Is(err, context.Canceled):
+		return errEnded
+	}
+	return err
 }
 
 // awaitConnection returns when there is a connection. The library would not send a request without one, or with

@@ -51,15 +51,26 @@ type message struct {
 
 // Read asks the leader of the stream: its replicas may lag behind.
 func (b store) Read(ctx context.Context, name string) (record.Item, error) {
-	var m message
-	query, err := json.Marshal(map[string]string{"last_by_subj": b.subjects() + Key(name)})
-	if err != nil {
+	m, err := b.last(ctx, b.subjects()+Key(name))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return record.Item{}, nil
+	case err != nil:
 		return record.Item{}, err
 	}
-	subject := b.api("STREAM.MSG.GET")
-	err = b.query(ctx, subject, func(ctx context.Context) error {
+	return record.Item{Value: m.Message.Data, Version: strconv.FormatUint(m.Message.Seq, 10), Written: m.Message.Time}, nil
+}
+
+// last returns the newest record of a subject.
+func (b store) last(ctx context.Context, subject string) (m message, err error) {
+	query, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return m, err
+	}
+	api := b.api("STREAM.MSG.GET")
+	err = b.query(ctx, api, func(ctx context.Context) error {
 		m = message{}
-		reply, err := b.conn.RequestWithContext(ctx, subject, query)
+		reply, err := b.conn.RequestWithContext(ctx, api, query)
 		if err == nil {
 			err = json.Unmarshal(reply.Data, &m)
 		}
@@ -68,26 +79,33 @@ func (b store) Read(ctx context.Context, name string) (record.Item, error) {
 		}
 		return err
 	})
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return record.Item{}, nil
-	case err != nil:
-		return record.Item{}, err
+	return m, err
+}
+
+// clock is the key of a record that is written to learn the time of the leader. No lock has it.
+const clock = "=time"
+
+// Start implements record.Timer: the leader dates each record.
+func (b store) Start(context.Context, string, time.Duration) error { return nil }
+
+// Elapsed implements record.Timer. It writes a record and compares the times at which the leader wrote both: servers
+// before 2.10 do not return their time.
+func (b store) Elapsed(ctx context.Context, _ string, item record.Item) (time.Duration, error) {
+	subject := b.writes() + clock
+	err := b.request(ctx, subject, func(ctx context.Context) error {
+		_, err := b.js.Publish(ctx, subject, nil, jetstream.WithRetryAttempts(0))
+		return err
+	})
+	if err != nil {
+		return 0, err
 	}
-	item := record.Item{Value: m.Message.Data, Version: strconv.FormatUint(m.Message.Seq, 10)}
-	if time.Since(m.Message.Time) > b.opt.margin { // by the clock of this machine: perhaps it is time to ask
-		info, err := b.info(ctx)
-		if err != nil {
-			return record.Item{}, err
-		}
-		item.Idle = max(0, info.TimeStamp.Sub(m.Message.Time)) // 0 from servers before 2.10
-	}
-	return item, nil
+	m, err := b.last(ctx, b.subjects()+clock)
+	return max(0, m.Message.Time.Sub(item.Written)), err
 }
 
 func (b store) Write(ctx context.Context, name string, value []byte, version string, _ time.Duration) (string, error) {
 	var ack *jetstream.PubAck
-	subject := b.subjects() + Key(name)
+	subject := b.writes() + Key(name)
 	err := b.request(ctx, subject, func(ctx context.Context) (err error) {
 		ack, err = b.js.Publish(ctx, subject, value,
 			jetstream.WithExpectLastSequencePerSubject(revision(version)), // 0: no record

@@ -9,22 +9,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/backend/record"
 )
 
 // watch is the subscription to the changes of a key.
 type watch struct {
 	sub *nats.Subscription
 
-	mu      sync.Mutex // guards the fields below
-	changes chan record.Item
+	mu      sync.Mutex  // guards the fields below
+	changes chan string // of versions
+	newest  uint64      // version in changes
 	ended   bool
 }
 
 // watch subscribes to the changes of a key. The server to which the client is connected has handled the
 // subscription when watch returns.
-func (b *Backend) watch(ctx context.Context, name string) (<-chan record.Item, func(), error) {
-	w := &watch{changes: make(chan record.Item, 1)}
+func (b *Backend) watch(ctx context.Context, name string) (<-chan string, func(), error) {
+	w := &watch{changes: make(chan string, 1)}
 	subject := b.republish() + Key(name)
 	err := b.subscribe(w, subject)
 	if err != nil {
@@ -55,18 +55,25 @@ func (b *Backend) subscribe(w *watch, subject string) (err error) {
 	return err
 }
 
-// receive replaces a change that the waiter has not taken yet.
+// receive replaces a change that the waiter has not taken yet by a newer one. A client that may publish to the subject can send
+// any version: a message with an old one does not replace a newer one, and nothing else of it is used.
 func (w *watch) receive(m *nats.Msg) {
+	version := m.Header.Get(jetstream.SequenceHeader)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
 		return
 	}
+	n := revision(version)
 	select {
-	case <-w.changes:
+	case waiting := <-w.changes:
+		if w.newest > n {
+			n, version = w.newest, waiting
+		}
 	default:
 	}
-	w.changes <- record.Item{Value: m.Data, Version: m.Header.Get(jetstream.SequenceHeader)}
+	w.newest = n
+	w.changes <- version
 }
 
 func (w *watch) end() {

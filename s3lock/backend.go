@@ -34,6 +34,7 @@ var (
 	_ backend.Lister    = (*Backend)(nil)
 	_ backend.Breaker   = (*Backend)(nil)
 	_ backend.Pinger    = (*Backend)(nil)
+	_ record.Timer      = store{}
 )
 
 // New returns a backend that uses client and never closes it. It makes two or three requests to
@@ -71,7 +72,7 @@ func httpClient(client *s3.Client) *http.Client {
 
 func newBackend(client *s3.Client, h *http.Client, bucket string, o options) *Backend {
 	b := &Backend{client: client, http: h, bucket: bucket, opt: o}
-	b.Locks = record.New(store{b}, record.Options{Margin: o.margin})
+	b.Locks = record.New(store{b}, record.Options{})
 	b.Queue = &record.Queue{Locks: b.Locks, Poll: o.poll, FastPoll: min(fastPoll, o.poll)}
 	return b
 }
@@ -127,7 +128,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"Requests cost money: a holder writes about 3.3 times in a TTL, and the first waiter of each process reads at every poll interval. docs/backends/s3.md has the sums.",
 			"Exclusion needs a store whose conditional writes are atomic. Opening refuses one that ignores the conditions, and cannot find one that checks them and then writes.",
 			"Do not delete the objects of locks, not even by a lifecycle rule: that frees a lock, and the tokens begin with the clock of a client again.",
-			record.CaveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
+			record.CaveatDeadHolder, backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 }

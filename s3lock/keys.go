@@ -23,6 +23,7 @@ const (
 	// No escaped name begins with one of these, in which "!" precedes no hexadecimal digit.
 	hashMark  = "!sha256-"
 	probeName = "!probe" // the object that New writes to test the store
+	clockName = "!time"  // the object that is written to learn the time of the store
 
 	unescaped = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 	nameMeta  = "name" // user metadata of an object whose key is a hash

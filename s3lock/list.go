@@ -54,7 +54,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 
 // info reads an object. It returns no holder if that is no lock, or a free one.
 func (b *Backend) info(ctx context.Context, key string) (backend.Info, error) {
-	if key == b.opt.prefix+"/"+probeName {
+	if key == b.opt.prefix+"/"+probeName || key == b.opt.prefix+"/"+clockName {
 		return backend.Info{}, nil
 	}
 	item, meta, err := b.get(ctx, key)
@@ -62,5 +62,5 @@ func (b *Backend) info(ctx context.Context, key string) (backend.Info, error) {
 	if err != nil || !ok {
 		return backend.Info{}, err
 	}
-	return b.Info(name, item), nil
+	return b.Info(ctx, name, item)
 }

@@ -62,7 +62,6 @@ func (s *settings) String() string {
 func parse(u *backend.URL) (*settings, error) {
 	p, s := u.Params, &settings{options: defaults()}
 	s.timeout = p.Duration("timeout", s.timeout)
-	s.margin = p.Duration("margin", s.margin)
 	s.poll = p.Duration("poll", s.poll)
 	s.encryption = Encryption{p.String("sse", ""), p.String("sse_kms_key_id", ""), p.Bool("sse_bucket_key", false)}
 	s.acl = p.String("acl", "")

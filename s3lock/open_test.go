@@ -45,8 +45,7 @@ func TestURLErrors(t *testing.T) {
 		"s3://bucket":                                      "AWS_REGION",
 		"s3://bucket?timeout=1ms":                          "timeout",
 		"s3://bucket?timeout=soon":                         "timeout",
-		"s3://bucket?margin=999ms":                         "margin",
-		"s3://bucket?margin=25h":                           "margin",
+		"s3://bucket?margin=1m":                            "unknown",
 		"s3://bucket?poll=1ms":                             "poll",
 		"s3://bucket?poll=2h":                              "poll",
 		"s3://bucket?prefix=x":                             "unknown",
@@ -83,7 +82,7 @@ func TestURLErrors(t *testing.T) {
 func TestOptionErrors(t *testing.T) {
 	client := s3.New(s3.Options{})
 	for want, opt := range map[string]Option{
-		"prefix": WithPrefix("a:b"), "margin": WithMargin(time.Millisecond), "timeout": WithTimeout(0), "poll": WithPoll(2 * time.Hour),
+		"prefix": WithPrefix("a:b"), "timeout": WithTimeout(0), "poll": WithPoll(2 * time.Hour),
 	} {
 		if _, err := New(client, "bucket", opt); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want ErrInvalid with %q, got %v", want, err)

@@ -11,14 +11,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/backend/record"
 )
 
 type options struct {
-	prefix                string
-	timeout, margin, poll time.Duration
-	encryption            Encryption
-	acl                   string
+	prefix        string
+	timeout, poll time.Duration
+	encryption    Encryption
+	acl           string
 }
 
 // Encryption is the server-side encryption of the objects that the driver writes. The zero value leaves it to the
@@ -34,7 +33,7 @@ type Encryption struct {
 }
 
 func defaults() options {
-	return options{prefix: DefaultPrefix, timeout: 5 * time.Second, margin: record.DefaultMargin, poll: time.Second}
+	return options{prefix: DefaultPrefix, timeout: 5 * time.Second, poll: time.Second}
 }
 
 // Option changes what New does.
@@ -47,11 +46,6 @@ func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = pre
 // WithTimeout limits each request, from 10 ms to 1 h; the default is 5 s. It should be below a third of
 // the TTL.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
-
-// WithMargin sets for how long beyond its TTL a lock must be unchanged, by the clock of the
-// service, until a client that has not watched it may take it: from 1 s to 24 h. The default
-// is 10 minutes. The clocks of the service must not jump by it.
-func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d } }
 
 // WithPoll sets the average interval at which a waiter reads the lock, from 10 ms to 1 h; the
 // default is 1 s. Of the waiters of one process for one lock only the first reads it, and after a
@@ -81,7 +75,6 @@ func (o *options) check() error {
 		accepted    string
 	}{
 		{"timeout", o.timeout, 10 * time.Millisecond, time.Hour, "10ms to 1h"},
-		{"margin", o.margin, time.Second, 24 * time.Hour, "1s to 24h"},
 		{"poll", o.poll, 10 * time.Millisecond, time.Hour, "10ms to 1h"},
 	} {
 		if d.value < d.from || d.value > d.to {

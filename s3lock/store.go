@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
@@ -49,7 +48,7 @@ func (b *Backend) get(ctx context.Context, key string) (record.Item, map[string]
 		if aws.ToString(out.ETag) == "" {
 			return errors.New("the reply to GetObject has no ETag")
 		}
-		item, meta = record.Item{Value: value, Version: *out.ETag, Idle: idle(out)}, out.Metadata
+		item, meta = record.Item{Value: value, Version: *out.ETag, Written: aws.ToTime(out.LastModified)}, out.Metadata
 		return nil
 	})
 	switch {
@@ -61,14 +60,26 @@ func (b *Backend) get(ctx context.Context, key string) (record.Item, map[string]
 	return item, meta, err
 }
 
-// idle returns for how long an object was not written at least, by the clock of the service, whose
-// headers have whole seconds.
-func idle(out *s3.GetObjectOutput) time.Duration {
-	now, ok := awsmiddleware.GetServerTime(out.ResultMetadata)
-	if !ok || out.LastModified == nil {
-		return 0
+// Start implements record.Timer: the store dates each object.
+func (b store) Start(context.Context, string, time.Duration) error { return nil }
+
+// Elapsed implements record.Timer. It writes an object and compares the times at which the store wrote both, in whole
+// seconds. The header Date of a reply may be that of a proxy.
+func (b store) Elapsed(ctx context.Context, _ string, item record.Item) (time.Duration, error) {
+	key := b.opt.prefix + "/" + clockName
+	err := b.do(ctx, func(ctx context.Context, opt func(*s3.Options)) error {
+		in := &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, Body: bytes.NewReader([]byte("{}")), ContentType: aws.String("application/json")}
+		_, err := b.client.PutObject(ctx, in, opt)
+		return err
+	})
+	if err != nil {
+		return 0, err
 	}
-	return max(0, now.Sub(*out.LastModified)-time.Second)
+	now, _, err := b.get(ctx, key)
+	if err != nil || now.Written.IsZero() || item.Written.IsZero() {
+		return 0, err
+	}
+	return max(0, now.Written.Sub(item.Written)-time.Second), nil
 }
 
 func (b store) Write(ctx context.Context, name string, value []byte, version string, _ time.Duration) (string, error) {

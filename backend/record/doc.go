@@ -20,10 +20,16 @@
 // learns of the end first, whatever the clocks of machines and of the service say, as long as they
 // run at the same rate.
 //
-// A process that has just started has seen nothing. Its Lock waits for the TTL, but its TryLock
-// cannot, and processes that only try would never get the lock of a holder that has died.
-// Therefore a record also counts as expired when the service says that it was not written for the
-// TTL and a margin ([Options.Margin]). The clock of the service must not jump by the margin.
+// No other clock ends a lease: not that of the service, of which a failover or a correction may make a different one,
+// and not the wall clock of a client. So a process that has just started has seen nothing. Its Lock waits for the TTL; its
+// TryLock is refused until the process has seen the record for that long. A process that calls TryLock once and ends
+// never gets the lock of a holder that has died, unless the service removes the record: it calls Lock with a wait limit of
+// more than the TTL instead.
+//
+// A lock that is kept for a minimum hold after its lease has ended has no holder that relies on it. The service may measure
+// that time, see [Timer].
+//
+// A record has the version of its form. A record that this package cannot have written is the lock of another program.
 //
 // DynamoDB lock clients use the same rule of an unchanged version; leader election of Kubernetes
 // uses it for its leases.

@@ -14,6 +14,7 @@ type grant struct {
 	l     *Locks
 	key   string
 	token uint64
+	since time.Time // the beginning of the lease
 
 	turn    chan struct{} // has an element during a request, and guards the fields below: Release may overlap a Renew
 	v       value         // as it was last written, or may have been
@@ -51,10 +52,29 @@ func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
 
 // renewal returns the value of a renewal to ttl from now, and for how long the service keeps it: never shorter than before.
 func (g *grant) renewal(now time.Time, ttl time.Duration) (next value, keep time.Duration) {
-	next = g.next()
 	keep = max(ttl, g.kept.Sub(now))
-	next.TTL, next.Renewed = milliseconds(keep), now.UnixMilli()
-	return next, keep
+	return g.next(now, keep), keep
+}
+
+// Keep implements backend.Keeper. Other clients count d from this record, and a Timer counts it for those that come later.
+func (g *grant) Keep(ctx context.Context, d time.Duration) error {
+	if err := g.begin(ctx); err != nil {
+		return err
+	}
+	defer g.end()
+	if t, ok := g.l.store.(Timer); ok {
+		if err := t.Start(ctx, g.key, d); err != nil {
+			return backend.NotExecuted(err)
+		}
+	}
+	now := time.Now()
+	next := g.next(now, d)
+	next.Kept = true
+	if err := g.write(ctx, next); err != nil {
+		return err
+	}
+	g.extended(now, d, d)
+	return nil
 }
 
 // extended records that the service keeps the record for keep, and that the lease is trusted for ttl from now.
@@ -70,8 +90,8 @@ func (g *grant) Release(ctx context.Context) error {
 		return err
 	}
 	defer g.end()
-	next := g.next()
-	next.Held, next.Metadata, next.TTL, next.Since, next.Renewed = false, "", 0, 0, 0
+	next := g.next(g.since, 0)
+	next.Held, next.Metadata = false, ""
 	err := g.write(ctx, next)
 	switch {
 	case err == nil:
@@ -97,9 +117,11 @@ func (g *grant) begin(ctx context.Context) error {
 func (g *grant) end() { <-g.turn }
 
 // next returns the value to write, with a number of writes that no earlier one has.
-func (g *grant) next() value {
+func (g *grant) next(now time.Time, ttl time.Duration) value {
 	g.v.Writes++
-	return g.v
+	next := g.v
+	next.TTL, next.Age = milliseconds(ttl), max(0, milliseconds(now.Sub(g.since)))
+	return next
 }
 
 // write writes a value if this grant holds the record. It reads the version if it is not known:

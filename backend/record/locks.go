@@ -8,12 +8,9 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// DefaultMargin is the default of [Options.Margin].
-const DefaultMargin = 10 * time.Minute
-
-// CaveatMargin is a caveat of every driver with an option WithMargin whose default is DefaultMargin.
-const CaveatMargin = "A client takes the lock of a holder that died when it has watched it for a TTL. " +
-	"A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin)."
+// CaveatDeadHolder is a caveat of every driver whose service does not end the lease of a dead holder.
+const CaveatDeadHolder = "A client takes the lock of a holder that died when it has itself seen it unchanged for a TTL, " +
+	"by Lock or by calls of TryLock. A process that calls TryLock once and ends never has."
 
 // Lateness is what a driver declares as [backend.Capabilities.Lateness] if a request crosses the network: a server that
 // hangs for longer than a TTL may execute what it has received.
@@ -21,10 +18,6 @@ const Lateness = 5 * time.Minute
 
 // Options configures [Locks].
 type Options struct {
-	// Margin is for how long beyond its TTL a record must be unchanged by the clock of the service,
-	// until a client that has not watched it may take it; zero: DefaultMargin. The clocks of
-	// the service must not jump by it.
-	Margin time.Duration
 	// Token returns the fencing token of the grant that was written as that version, for
 	// services whose versions are numbers that rise for ever. Write must return the version then. If
 	// Token is nil, tokens are counted in the record, and begin with the microseconds of the Unix
@@ -47,9 +40,6 @@ type Locks struct {
 
 // New returns the locks of a store.
 func New(store Store, opt Options) *Locks {
-	if opt.Margin == 0 {
-		opt.Margin = DefaultMargin
-	}
 	if opt.Held == nil {
 		opt.Held = store
 	}
@@ -66,25 +56,39 @@ func (l *Locks) read(ctx context.Context, key string) (Item, value, bool, error)
 	if err != nil {
 		return item, value{}, false, err
 	}
-	v, free := l.judge(key, item)
-	return item, v, free, nil
+	v, free, err := l.judge(ctx, key, item)
+	return item, v, free, err
 }
 
-// judge returns the value of a record that was received, and whether a client may take it.
-func (l *Locks) judge(key string, item Item) (value, bool) {
+// judge returns the value of a record that was read, and whether a client may take it: it is free, or this client has
+// seen it unchanged for the TTL. What another clock says ends no lease.
+func (l *Locks) judge(ctx context.Context, key string, item Item) (value, bool, error) {
 	v := l.decode(item)
 	if !v.Held || v.foreign {
 		l.seen.forget(key)
-		return v, !v.Held
+		return v, !v.Held, nil
 	}
 	unchanged := l.seen.look(key, written{item.Version, v.Owner, v.Writes}, v.ttl())
-	return v, unchanged >= v.ttl() || item.Idle >= v.ttl()+l.opt.Margin
+	if t, ok := l.store.(Timer); ok && v.Kept && unchanged < v.ttl() && !l.seen.timed(key) {
+		elapsed, err := t.Elapsed(ctx, key, item)
+		if err != nil {
+			return v, false, err
+		}
+		l.seen.began(key, elapsed)
+		unchanged = max(unchanged, elapsed)
+	}
+	v.seen = unchanged
+	return v, v.seen >= v.ttl(), nil
 }
 
 // decode returns the value of a record, with the token of its holder.
 func (l *Locks) decode(item Item) value {
 	v := decode(item)
-	if v.Held && v.Token == 0 && l.opt.Token != nil && !v.foreign {
+	switch {
+	case v.foreign || v.Token > 0 || v.Owner == "":
+	case l.opt.Token == nil:
+		v = foreign(item)
+	case v.Held:
 		v.Token = l.opt.Token(item.Version)
 	}
 	return v
@@ -93,35 +97,38 @@ func (l *Locks) decode(item Item) value {
 // TryAcquire implements backend.Backend.
 func (l *Locks) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	for range attempts {
-		item, err := l.store.Read(ctx, req.Key)
-		if err != nil {
-			return nil, backend.NotExecuted(err)
-		}
-		if g, err := l.tryItem(ctx, req, item); !errors.Is(err, ErrChanged) {
+		if g, _, err := l.attempt(ctx, req); !errors.Is(err, ErrChanged) {
 			return g, err
 		}
 	}
 	return nil, backend.ErrLocked // others were faster
 }
 
-// tryItem makes the attempt on a record that was received. It returns ErrChanged if the record has
-// changed since.
-func (l *Locks) tryItem(ctx context.Context, req backend.Request, item Item) (backend.Grant, error) {
-	v, free := l.judge(req.Key, item)
+// attempt reads the record and takes it if it is free. It returns the version that it has read or written, and
+// ErrChanged if the record has changed in between.
+func (l *Locks) attempt(ctx context.Context, req backend.Request) (g backend.Grant, version string, err error) {
+	item, v, free, err := l.read(ctx, req.Key)
+	if err != nil {
+		return nil, "", backend.NotExecuted(err)
+	}
 	mine := v.Held && v.Owner == req.Owner
 	if !free && !mine {
-		return nil, &backend.LockedError{Holder: v.holder()}
+		return nil, item.Version, &backend.LockedError{Holder: v.holder()}
 	}
-	return l.take(ctx, req, item, v, mine)
+	taken, err := l.take(ctx, req, item, v, mine)
+	if err != nil {
+		return nil, item.Version, err
+	}
+	return taken, taken.version, nil
 }
 
 // take writes the record of a new grant, or that of a grant whose attempt is repeated.
-func (l *Locks) take(ctx context.Context, req backend.Request, item Item, v value, mine bool) (backend.Grant, error) {
+func (l *Locks) take(ctx context.Context, req backend.Request, item Item, v value, mine bool) (*grant, error) {
 	now := time.Now()
-	next := value{Held: true, Owner: req.Owner, TTL: milliseconds(req.TTL), Metadata: req.Metadata, Since: now.UnixMilli(), Renewed: now.UnixMilli()}
+	next := value{Held: true, Owner: req.Owner, TTL: milliseconds(req.TTL), Metadata: req.Metadata}
 	switch {
 	case mine:
-		next.Token, next.Writes, next.TTL, next.Since = v.Token, v.Writes+1, max(v.TTL, next.TTL), v.Since
+		next.Token, next.Writes, next.TTL, next.Age = v.Token, v.Writes+1, max(v.TTL, next.TTL), v.Age
 	case l.opt.Token != nil: // that of the version which the write returns
 	case v.Token == 0:
 		next.Token = uint64(now.UnixMicro())
@@ -136,8 +143,11 @@ func (l *Locks) take(ctx context.Context, req backend.Request, item Item, v valu
 		next.Token = l.opt.Token(version)
 	}
 	l.seen.forget(req.Key)
-	until := now.Add(req.TTL)
-	return &grant{l: l, key: req.Key, turn: make(chan struct{}, 1), token: next.Token, v: next, version: version, kept: until, until: until}, nil
+	until, since := now.Add(req.TTL), now.Add(-time.Duration(next.Age)*time.Millisecond)
+	return &grant{
+		l: l, key: req.Key, turn: make(chan struct{}, 1), token: next.Token, v: next, since: since,
+		version: version, kept: until, until: until,
+	}, nil
 }
 
 // Abandon implements backend.Backend. It writes a record that a late request of the attempt
@@ -169,27 +179,25 @@ func (l *Locks) free(ctx context.Context, key string, item Item, v value, by str
 	return err
 }
 
-// Inspect implements backend.Inspector. Ages and remaining times are those of the clocks of
-// clients.
+// Inspect implements backend.Inspector. The age of a holder is what it has written itself, and the time for which this
+// client has seen that; the remaining time is an upper bound.
 func (l *Locks) Inspect(ctx context.Context, key string) (backend.Info, error) {
+	item, err := l.store.Read(ctx, key)
+	if err != nil {
+		return backend.Info{Name: key}, err
+	}
+	return l.Info(ctx, key, item)
+}
+
+// Info returns the state of a key whose record was read, as by a list. It has no holder if a client may take the key.
+func (l *Locks) Info(ctx context.Context, key string, item Item) (backend.Info, error) {
 	info := backend.Info{Name: key}
-	_, v, free, err := l.read(ctx, key)
+	v, free, err := l.judge(ctx, key, item)
 	if err == nil && !free {
 		h := v.holder()
 		info.Holder = &h
 	}
 	return info, err
-}
-
-// Info returns the state of a key whose record was read by a list. It has no holder if the key
-// is free.
-func (l *Locks) Info(key string, item Item) backend.Info {
-	info := backend.Info{Name: key}
-	if v := l.decode(item); v.Held {
-		h := v.holder()
-		info.Holder = &h
-	}
-	return info
 }
 
 // Break implements backend.Breaker.

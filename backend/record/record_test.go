@@ -17,16 +17,14 @@ import (
 type memory struct {
 	mu        sync.Mutex // guards the fields below
 	items     map[string]record.Item
-	written   map[string]time.Time
 	versions  uint64
 	writes    int
 	noVersion bool // Write returns no version
-	idle      bool // Read returns Idle
 	fail      func(op string) error
 }
 
 func newMemory() *memory {
-	return &memory{items: map[string]record.Item{}, written: map[string]time.Time{}}
+	return &memory{items: map[string]record.Item{}}
 }
 
 var errNoReply = errors.New("no reply")
@@ -39,11 +37,7 @@ func (m *memory) Read(_ context.Context, key string) (record.Item, error) {
 			return record.Item{}, err
 		}
 	}
-	item := m.items[key]
-	if m.idle && item.Version != "" {
-		item.Idle = time.Since(m.written[key])
-	}
-	return item, nil
+	return m.items[key], nil
 }
 
 func (m *memory) Write(_ context.Context, key string, value []byte, version string, _ time.Duration) (string, error) {
@@ -55,7 +49,7 @@ func (m *memory) Write(_ context.Context, key string, value []byte, version stri
 	m.versions++
 	m.writes++
 	version = strconv.FormatUint(m.versions, 10)
-	m.items[key], m.written[key] = record.Item{Value: value, Version: version}, time.Now()
+	m.items[key] = record.Item{Value: value, Version: version, Written: time.Now()}
 	if m.fail != nil {
 		if err := m.fail("write"); err != nil {
 			return "", err
@@ -195,18 +189,25 @@ func TestVersionsRepeat(t *testing.T) {
 	})
 }
 
-// A client that has not watched a record takes it when the service says that it was not written for the TTL and the margin.
-func TestIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.idle = true
-		opt := record.Options{Margin: time.Minute}
-		take(t, record.New(m, opt), "a")
-		time.Sleep(ttl + time.Minute - time.Millisecond)
-		refused(t, record.New(m, opt), "b", "a")
-		time.Sleep(time.Millisecond)
-		take(t, record.New(m, opt), "b")
-	})
+// A client that only tries takes the lock of a dead holder when it has seen it for the TTL, and whatever the
+// clock of the service says: it may have written the record an hour ago, or in the future.
+func TestTriesOfADeadHolder(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemory()
+			take(t, record.New(m, record.Options{}), "a")
+			item := m.items["k"]
+			item.Written = item.Written.Add(off)
+			m.items["k"] = item
+			l := record.New(m, record.Options{})
+			for range 9 {
+				refused(t, l, "b", "a")
+				time.Sleep(ttl / 9)
+			}
+			time.Sleep(ttl % 9)
+			take(t, l, "b")
+		})
+	}
 }
 
 // A write that arrives after its attempt was abandoned is refused, whether the lock was free before
@@ -290,8 +291,7 @@ func TestReadFails(t *testing.T) {
 func TestForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		m.idle = true
-		l := record.New(m, record.Options{Margin: time.Minute})
+		l := record.New(m, record.Options{})
 		_, err := m.Write(t.Context(), "k", []byte("something else"), "", 0)
 		nothing(t, err)
 		refused(t, l, "a", "something else")

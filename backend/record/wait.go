@@ -18,12 +18,13 @@ import (
 // the service one waiter for each key. There is no order between processes.
 type Queue struct {
 	Locks *Locks
-	// Watch begins to watch a key. The channel gets the record after each change, or only
-	// the newest one after several, and is closed when changes may have been missed. A change soon
+	// Watch begins to watch a key. The channel gets the version of the record after each change, or only
+	// the newest one after several, and is closed when changes may have been missed. It wakes the waiter, which reads the
+	// record unless it has read that version already: another program may be able to send notifications. A change soon
 	// after Watch returns may be missed too: the servers of a cluster learn of the watch one
 	// after the other. So the record is read again if there is no change for 100 ms.
 	// Nil: the first waiter only reads the record.
-	Watch func(ctx context.Context, key string) (changes <-chan Item, stop func(), err error)
+	Watch func(ctx context.Context, key string) (changes <-chan string, stop func(), err error)
 	// Poll is the average interval at which the first waiter reads the record, whether it
 	// has changed or not. It must be positive: about 200 ms for a service that answers in a
 	// millisecond, 1 s if requests cost money, and 10 s with a Watch.
@@ -45,8 +46,9 @@ type turn struct {
 	locked  atomic.Pointer[backend.LockedError] // why the last request was refused; nil: none was yet
 
 	// The fields below belong to the waiter that has the turn.
-	changes <-chan Item // of the watch, or nil
+	changes <-chan string // of the watch, or nil
 	stop    func()
+	version string    // of the record that was read or written last, or ""
 	fresh   bool      // the watch is new, and may have missed a change
 	current bool      // nothing has changed since the last attempt but what the watch will report
 	failing time.Time // since when the service fails
@@ -140,19 +142,18 @@ func refusal(err error) *backend.LockedError {
 func (q *Queue) first(ctx context.Context, req backend.Request, t *turn) (backend.Grant, error) {
 	err := backend.ErrLocked
 	unknown := false // a request may have been executed
-	var item *Item   // received by the watch
 	polls := backoff{}
 	for {
 		if !t.current || t.changes == nil {
 			var g backend.Grant
-			if g, err = q.attempt(ctx, req, t, item); err == nil {
+			if g, err = q.attempt(ctx, req, t); err == nil {
 				return g, nil
 			}
 		}
 		pause := retryPause
 		switch {
 		case t.current:
-			unknown = unknown && item != nil // a record that was read just now refuses earlier requests
+			unknown = unknown && errors.Is(err, ErrChanged) // a record of another holder refuses earlier requests
 			if !t.fresh {
 				pause = polls.next(q, t.locked.Load().Holder.Owner)
 			}
@@ -164,7 +165,7 @@ func (q *Queue) first(ctx context.Context, req backend.Request, t *turn) (backen
 		default:
 			unknown = unknown || backend.OutcomeUnknown(err)
 		}
-		item = t.next(ctx, pause)
+		t.next(ctx, pause)
 		if end := ctx.Err(); end != nil {
 			return nil, waitError(err, end, unknown)
 		}
@@ -186,15 +187,11 @@ func (b *backoff) next(q *Queue, holder string) time.Duration {
 	return b.interval/2 + rand.N(b.interval)
 }
 
-// attempt tries to acquire the record that was received, or reads it.
-func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn, item *Item) (g backend.Grant, err error) {
-	t.current = false
+// attempt reads the record, and takes it if it is free.
+func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn) (g backend.Grant, err error) {
+	t.current, t.version = false, ""
 	if err = q.watch(ctx, req.Key, t); err == nil {
-		if item == nil {
-			g, err = q.Locks.TryAcquire(ctx, req)
-		} else {
-			g, err = q.Locks.tryItem(ctx, req, *item)
-		}
+		g, t.version, err = q.Locks.attempt(ctx, req)
 	}
 	switch {
 	case err == nil:
@@ -209,22 +206,26 @@ func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn, item 
 	return g, err
 }
 
-// next waits for a change, for which it returns the record, or until the pause or ctx ends.
-func (t *turn) next(ctx context.Context, pause time.Duration) *Item {
+// next waits for a change that this process has not read, or until the pause or ctx ends.
+func (t *turn) next(ctx context.Context, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	select {
-	case item, ok := <-t.changes:
-		t.current, t.fresh = false, false
-		if ok {
-			return &item
+	for {
+		select {
+		case version, ok := <-t.changes:
+			if ok && version == t.version {
+				continue
+			}
+			t.current, t.fresh = false, false
+			if !ok {
+				t.changes = nil // watched again
+			}
+		case <-timer.C:
+			t.current, t.fresh = false, false
+		case <-ctx.Done():
 		}
-		t.changes = nil // watched again
-	case <-timer.C:
-		t.current, t.fresh = false, false
-	case <-ctx.Done():
+		return
 	}
-	return nil
 }
 
 // watch begins to watch the key, unless it is watched.

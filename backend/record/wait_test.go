@@ -18,14 +18,14 @@ import (
 type watching struct {
 	*memory
 	mu       sync.Mutex // guards the fields below
-	watchers map[chan record.Item]bool
+	watchers map[chan string]bool
 	begun    int
 	silent   int // so many changes are not reported
 	reads    atomic.Int64
 }
 
 func newWatching() *watching {
-	return &watching{memory: newMemory(), watchers: map[chan record.Item]bool{}}
+	return &watching{memory: newMemory(), watchers: map[chan string]bool{}}
 }
 
 func (w *watching) Read(ctx context.Context, key string) (record.Item, error) {
@@ -42,21 +42,33 @@ func (w *watching) Write(ctx context.Context, key string, value []byte, version 
 			w.silent--
 			return v, nil
 		}
-		for c := range w.watchers {
-			select {
-			case <-c:
-			default:
-			}
-			c <- record.Item{Value: value, Version: v}
-		}
+		w.send(v)
 	}
 	return v, err
 }
 
-func (w *watching) watch(context.Context, string) (<-chan record.Item, func(), error) {
+// send replaces what the watchers have not received yet.
+func (w *watching) send(version string) {
+	for c := range w.watchers {
+		select {
+		case <-c:
+		default:
+		}
+		c <- version
+	}
+}
+
+// notify sends a notification without a change.
+func (w *watching) notify(version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := make(chan record.Item, 1)
+	w.send(version)
+}
+
+func (w *watching) watch(context.Context, string) (<-chan string, func(), error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := make(chan string, 1)
 	w.watchers[c] = true
 	w.begun++
 	return c, func() {
@@ -82,7 +94,7 @@ func queue(w *watching) *record.Queue {
 	return &record.Queue{Locks: record.New(w, record.Options{}), Watch: w.watch, Poll: poll}
 }
 
-// A waiter is granted the lock as soon as it is free, and reads nothing while it waits.
+// A waiter is granted the lock as soon as it is free. It reads the record once after each change.
 func TestWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatching()
@@ -112,8 +124,8 @@ func TestWoken(t *testing.T) {
 			nothing(t, g.Renew(t.Context(), ttl))
 			synctest.Wait()
 		}
-		if n := w.reads.Load() - before; n != 0 {
-			t.Errorf("%d reads while the holder renewed", n)
+		if n := w.reads.Load() - before; n != 3 {
+			t.Errorf("%d reads while the holder renewed 3 times", n)
 		}
 		begun := time.Now()
 		nothing(t, g.Release(t.Context()))
@@ -121,8 +133,8 @@ func TestWoken(t *testing.T) {
 		if took := time.Since(begun); took != 0 || got.Token() != g.Token()+1 {
 			t.Errorf("granted token %d after %v, the holder had %d", got.Token(), took, g.Token())
 		}
-		if n := w.reads.Load() - before; n != 0 {
-			t.Errorf("%d reads for the grant", n)
+		if n := w.reads.Load() - before; n != 4 {
+			t.Errorf("%d reads for 3 renewals and the grant", n)
 		}
 		if len(w.watchers) != 0 {
 			t.Error("the watch goes on after the last waiter")
@@ -205,7 +217,7 @@ func TestTurns(t *testing.T) {
 			}
 		}
 		all.Wait()
-		if n := w.reads.Load() - before; n != 0 {
+		if n := w.reads.Load() - before; n != waiters {
 			t.Errorf("%d reads for %d grants", n, waiters)
 		}
 	})
@@ -327,5 +339,56 @@ func TestWaiterEndsAfterALostReply(t *testing.T) {
 		w.failing(nil)
 		nothing(t, record.New(w, record.Options{}).Abandon(t.Context(), request("b")))
 		take(t, record.New(w, record.Options{}), "c")
+	})
+}
+
+// A notification wakes a waiter, and is not believed: it has the right version, and says nothing else.
+func TestForgedNotification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatching()
+		g := take(t, record.New(w, record.Options{}), "a")
+		granted := make(chan error)
+		go func() {
+			_, err := queue(w).Acquire(t.Context(), request("b"))
+			granted <- err
+		}()
+		synctest.Wait()
+		for _, version := range []string{"", "1", "2", "18446744073709551615"} {
+			w.notify(version)
+			synctest.Wait()
+		}
+		select {
+		case err := <-granted:
+			t.Fatalf("granted a lock that is held: %v", err)
+		default:
+		}
+		nothing(t, g.Release(t.Context()))
+		nothing(t, <-granted)
+	})
+}
+
+// A change that the waiter has read already is not read again.
+func TestNotificationOfAReadVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatching()
+		g := take(t, record.New(w, record.Options{}), "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := queue(w).Acquire(ctx, request("b"))
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		before := w.reads.Load()
+		w.notify(w.items["k"].Version)
+		synctest.Wait()
+		if n := w.reads.Load() - before; n != 0 {
+			t.Errorf("%d reads", n)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		nothing(t, g.Release(t.Context()))
 	})
 }

@@ -25,17 +25,17 @@ type sight struct {
 	written
 	ttl   time.Duration
 	since time.Time
+	timed bool // since is when the record was written, by a Timer
 }
 
 // written is one write of a record. Versions of a service that has lost its data may repeat, but
 // no owner does.
 type written struct {
 	version, owner string
-	writes         int
+	writes         uint64
 }
 
-// look records that the record of a key was received, and returns for how long it has been
-// unchanged.
+// look records that the record of a key was read, and returns for how long it has been unchanged.
 func (w *watched) look(key string, seen written, ttl time.Duration) time.Duration {
 	now := time.Now()
 	w.mu.Lock()
@@ -53,6 +53,24 @@ func (w *watched) look(key string, seen written, ttl time.Duration) time.Duratio
 	w.present[key] = s
 	delete(w.old, key)
 	return now.Sub(s.since)
+}
+
+// timed reports whether began was called for the record of a key.
+func (w *watched) timed(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, _ := w.findLocked(key)
+	return s.timed
+}
+
+// began records that the record of a key, which was just read, has been unchanged for elapsed by a Timer; zero: not known.
+func (w *watched) began(key string, elapsed time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s, ok := w.present[key]; ok && elapsed > 0 {
+		s.since, s.timed = time.Now().Add(-elapsed), true
+		w.present[key] = s
+	}
 }
 
 // findLocked returns the sight of a key, the zero sight if there is none, and whether it is of the

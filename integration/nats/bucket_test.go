@@ -34,44 +34,6 @@ func streams(t testing.TB, s *provision.Server) jetstream.JetStream {
 	return js
 }
 
-// A bucket with a setting that the protocol cannot use is refused, and the error names the setting.
-func TestOtherBuckets(t *testing.T) {
-	s := provision.NewNATS(t, provision.NATS2, provision.Options{})
-	js := streams(t, s)
-	for want, change := range map[string]func(*jetstream.StreamConfig){
-		"":                 func(*jetstream.StreamConfig) {},
-		`republish "none"`: func(c *jetstream.StreamConfig) { c.RePublish = nil },
-		`republish "{$KV.locks.> interlock.locks.> true}"`: func(c *jetstream.StreamConfig) { c.RePublish.HeadersOnly = true },
-		"subjects":    func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "more") },
-		"maximum age": func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Second, time.Second },
-		"discard":     func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
-		"retention":   func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
-		"no acknow":   func(c *jetstream.StreamConfig) { c.NoAck = true },
-		"mirror or": func(c *jetstream.StreamConfig) {
-			c.Sources = []*jetstream.StreamSource{{Name: "KV_other"}}
-		},
-	} {
-		c := jetstream.StreamConfig{
-			Name: "KV_locks", Subjects: []string{"$KV.locks.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
-			RePublish: &jetstream.RePublish{Source: "$KV.locks.>", Destination: "interlock.locks.>"},
-		}
-		change(&c)
-		if _, err := js.CreateStream(t.Context(), c); err != nil {
-			t.Fatalf("%s: %v", want, err)
-		}
-		b, err := suite.Open(t.Context(), s.URL())
-		if err == nil {
-			err = b.Close(t.Context())
-		}
-		if (err != nil) != (want != "") || want != "" && (!errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "bucket locks: "+want)) {
-			t.Errorf("want an error with %q, got %v", want, err)
-		}
-		if err := js.DeleteStream(t.Context(), "KV_locks"); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // Tokens rise if the bucket is deleted and created again, and a holder of the old one has lost its lock.
 func TestDeletedBucket(t *testing.T) {
 	s := provision.NewNATS(t, provision.NATS2, provision.Options{})
