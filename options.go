@@ -108,7 +108,7 @@ func WithMetadata(s string) MutexOption {
 // WithMinHold keeps the lock for at least d after it was granted. An earlier Unlock ends
 // the lease at once, but other clients get the lock only when d has passed. So a scheduled
 // job that finishes early does not run again on a node whose clock is late. If the client
-// is closed before that, Redis, PostgreSQL, MySQL and memory still keep the lock for the rest
+// is closed before that, Redis, PostgreSQL, MySQL, NATS, Memcached, S3 and memory still keep the lock for the rest
 // of d; etcd, ZooKeeper and files free it.
 func WithMinHold(d time.Duration) MutexOption {
 	return mutexOption(func(c *mutexConfig) { c.minHold = d })

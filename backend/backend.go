@@ -278,7 +278,8 @@ type Contender struct {
 	// Share is Request.Share of the attempt, the share of a reader after a downgrade.
 	Share Share `json:"share,omitzero"`
 	// Age is for how long the contender has held or waited, by the clock of the service;
-	// zero if the service does not know. A holder has held for no longer than that.
+	// zero if the service does not know. If the holder itself has written it (package record), it has held
+	// for at least that.
 	Age time.Duration `json:"age_ns,omitempty"`
 }
 

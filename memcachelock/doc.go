@@ -45,6 +45,8 @@
 // check the token where two holders would do harm. Give locks a server of their own, with enough memory: with
 // --disable-evictions a server that is full refuses renewals too.
 //
+// A minimum hold whose client was closed is measured by an item of its own.
+//
 // The server keeps an item for the TTL of its lease and the margin, and a free one for the margin.
 // So the lock of a process that died is free for clients that wait for it after one TTL, and for a
 // TryLock of a process that has not watched it after the TTL and the margin. Tokens rise over the

@@ -17,7 +17,8 @@
 //
 //	timeout=2s        limit to connect, and of each request; 10ms to 1m
 //	replicas=1        of a bucket that is created: 1 to 5
-//	margin=10m        see [WithMargin]
+//	max_bytes=0       see [WithMaxBytes]
+//	domain=           see [WithDomain]
 //	creds=            file name of credentials (JWT and seed), instead of a user
 //	nkey=             file name of the seed of an NKey, instead of a user
 //	tls=false         TLS with nats://
@@ -35,7 +36,7 @@
 // package backend has the protocol. No clock of a server ends a lease, unless it jumps forward by the maximum
 // age of the bucket less the TTL. An acquire takes two round trips, a renewal and a release one.
 //
-// A waiter receives each change of its key, and acquires with one request when it is free. Waiters
+// A waiter is notified of each change of its key, and reads it: a notification is not believed. Waiters
 // of one process wait in line, and one of them subscribes. Between processes there is no order.
 //
 // The fencing token is the revision of the record with which the lock was acquired. A bucket that
@@ -58,7 +59,6 @@
 // machine of a single server, or of a majority, may lose locks and repeat tokens. The end of a
 // process of a server loses nothing.
 //
-// A TryLock of a process that has not watched a lock takes that of a dead holder after the TTL and
-// the margin, by the clock of the server. Servers before 2.10 do not return it: there it is after
-// 25 hours. Lock waits for the TTL only.
+// The lock of a process that died is free for a client that has itself seen it unchanged for a TTL: by
+// Lock, or by calls of TryLock. A process that calls TryLock once and ends needs a wait limit of more than the TTL.
 package natslock

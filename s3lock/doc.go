@@ -20,7 +20,6 @@
 //	path_style=true                the bucket in the path and not in the host; true with an endpoint
 //	timeout=5s                     limit of each request
 //	poll=1s                        see [WithPoll]
-//	margin=10m                     see [WithMargin]
 //	tls_ca, tls_cert, tls_key, tls_server_name     file names of PEM, and a host name
 //
 // # Guarantees
@@ -38,8 +37,8 @@
 // Opening refuses a store that ignores the conditions. It cannot find one that checks a condition and
 // then writes, so that two writes succeed: docs/backends/s3.md lists the stores that were tested.
 //
-// The lock of a process that died is free for clients that wait for it after one TTL, and for a
-// TryLock of a process that has not watched it after the TTL and the margin.
+// The lock of a process that died is free for a client that has itself seen it unchanged for a TTL: by
+// Lock, or by calls of TryLock. A process that calls TryLock once and ends needs a wait limit of more than the TTL.
 //
 // A program that deletes the object of a lock, or a lifecycle rule that does, frees the lock. The
 // token then begins with the clock of a client, in microseconds.

@@ -57,6 +57,6 @@ func natsTarget(t *testing.T) target {
 			slices.Sort(other)
 			return append(other, string(must[jetstream.KeyValueEntry](t)(bystander.Get(t.Context(), "bystander")).Value()))
 		},
-		params: []string{"timeout", "margin", "replicas", "creds", "nkey"},
+		params: []string{"timeout", "max_bytes", "domain", "replicas", "creds", "nkey"},
 	}
 }

@@ -53,6 +53,6 @@ func s3Target(t *testing.T) target {
 			slices.Sort(keys)
 			return keys
 		},
-		params: []string{"timeout", "margin", "poll", "path_style", "endpoint"},
+		params: []string{"timeout", "poll", "path_style", "endpoint"},
 	}
 }
