@@ -62,7 +62,7 @@ func (g *grant) Keep(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	defer g.end()
-	if t, ok := g.l.store.(Timer); ok {
+	if t, ok := g.l.held.(Timer); ok {
 		if err := t.Start(ctx, g.key, d); err != nil {
 			return backend.NotExecuted(err)
 		}
