@@ -95,6 +95,28 @@ func (s *Semaphore) Weighted(n int) Mutex {
 	return m
 }
 
+// Free returns how many permits are free at the moment. It is none while the Mutex of the name, or a reader, holds the
+// lock. Requests that wait are not counted, so a TryAcquire of free permits may be refused. It asks the backend once; if
+// that cannot inspect, the error matches errors.ErrUnsupported.
+func (s *Semaphore) Free(ctx context.Context) (int, error) {
+	m := s.Weighted(1).(*mutex)
+	info, err := m.Inspect(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case info.Holder == nil:
+		return s.permits, nil
+	}
+	free := s.permits
+	for _, h := range append(info.Others, *info.Holder) {
+		if h.Share.Capacity == 0 {
+			return 0, nil
+		}
+		free -= h.Share.Weight
+	}
+	return max(free, 0), nil
+}
+
 // clientLock is a lock of a Client.
 type clientLock interface{ lock() *mutex }
 

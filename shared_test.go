@@ -37,6 +37,40 @@ func TestInvalidPermits(t *testing.T) {
 	}
 }
 
+func TestFreePermits(t *testing.T) {
+	c := newClient(t, memlock.New())
+	s := c.Semaphore("k", 5)
+	want := func(when string, want int) {
+		t.Helper()
+		if n, err := s.Free(t.Context()); err != nil || n != want {
+			t.Errorf("%s: want %d free permits, got %d, %v", when, want, n, err)
+		}
+	}
+	want("nothing holds it", 5)
+	two, one := mustLock(t, s.Weighted(2)), mustLock(t, s.Weighted(1))
+	want("two and one are held", 2)
+	if err := two.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("one is held", 4)
+	if err := one.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range map[string]lock.Mutex{"a writer": c.Mutex("k"), "a reader": c.RWMutex("k").RLocker()} {
+		l := mustLock(t, m)
+		want(name+" holds it", 0)
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, bad := range []*lock.Semaphore{c.Semaphore("k", 0), c.Semaphore("", 5)} {
+		_, err := bad.Free(t.Context())
+		wantErr(t, "Free", err, lock.ErrInvalid)
+	}
+	_, err := newClient(t, newFake()).Semaphore("k", 5).Free(t.Context())
+	wantErr(t, "Free on a backend without semaphores", err, errors.ErrUnsupported)
+}
+
 // A backend that declares no shares gets no request for one.
 func TestSharesUnsupported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
