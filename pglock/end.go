@@ -47,14 +47,17 @@ func (b *Backend) end(ctx context.Context, e ending) (*backend.Holder, error) {
 }
 
 func (b *Backend) endCalls(e ending) []call {
-	end := b.sql.end
+	lock, end := do(b.sql.lock, e.key), b.sql.end
 	if e.shares {
 		end = b.sql.endAny
+		if e.kind != "pass" {
+			lock = do(b.sql.lockHolders, e.key, e.owner)
+		}
 	}
-	calls := []call{do(b.sql.lock, e.key), do(b.sql.leave, e.key, e.owner, e.tombstone), do(end, e.key, e.owner, e.kind, e.process, e.secret, e.tombstone)}
+	calls := []call{lock, do(b.sql.leave, e.key, e.owner, e.tombstone), do(end, e.key, e.owner, e.kind, e.process, e.secret, e.tombstone)}
 	switch {
 	case e.tombstone: // also if there is no row: a late request would insert it
-		calls[0].sql = b.sql.ensure
+		calls[0] = do(b.sql.ensure, e.key)
 	case !e.leave:
 		calls = slices.Delete(calls, 1, 2)
 	}

@@ -17,7 +17,8 @@ import (
 //	err := b.Guard(ctx, tx, l.Name(), l.Owner(), token)
 //
 // Renewals also wait until the transaction has ended, so it must be much shorter than
-// the TTL; those of readers and permits do not wait, but a Release does. Its user needs UPDATE on the lock table. At REPEATABLE READ and above Guard
+// the TTL; those of readers and permits do not wait, but a Release or a break of that
+// holder does. Its user needs UPDATE on the lock table. At REPEATABLE READ and above Guard
 // may fail with 40001; then begin again as usual. With lock.WithLocalHandOff owner and
 // token are those of the lease's BackendHold; end the transaction before Unlock, because
 // the client may pass the grant on.

@@ -85,7 +85,7 @@ type statements struct {
 	renew, renewMany, inspect, guard, turn, sweep             string
 	settings                                                  string // before a statement that is sent alone, for roles that need it
 	// of shares
-	endAny, share, peek, answer, renewShare, renewShares, keepShare, downgrade string
+	lockHolders, endAny, share, peek, answer, renewShare, renewShares, keepShare, downgrade string
 }
 
 func newStatements(table string) (statements, error) {
@@ -104,7 +104,7 @@ func newStatements(table string) (statements, error) {
 		table: quoted, schema: load("schema"), columns: load("columns"), probe: load("probe"), lock: load("lock"), ensure: load("ensure"),
 		acquire: load("acquire"), end: load("end"), leave: load("leave"), renew: load("renew"), renewMany: load("renew_many"),
 		inspect: load("inspect"), guard: load("guard"), turn: load("turn"), sweep: load("sweep"),
-		endAny: load("end_any"), share: load("share"), peek: load("peek"), answer: load("answer"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
+		lockHolders: load("lock_holders"), endAny: load("end_any"), share: load("share"), peek: load("peek"), answer: load("answer"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
 		keepShare: load("keep_share"), downgrade: load("downgrade"),
 		settings: expand("SELECT {settings}", quoted),
 	}, nil

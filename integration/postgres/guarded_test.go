@@ -66,6 +66,81 @@ func TestStaleHolderCannotCommit(t *testing.T) {
 	}
 }
 
+// guarded is a reader in whose transaction Guard was called.
+func (s *stage) guarded() (req backend.Request, g backend.Grant, commit func()) {
+	s.Helper()
+	req = s.share(backend.Reader)
+	g, err := s.b.TryAcquire(s.Context(), req)
+	must(s, err)
+	tx, err := s.admin.Begin(s.Context())
+	must(s, err)
+	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	must(s, s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
+	return req, g, func() { must(s, tx.Commit(s.Context())) }
+}
+
+// passesBy takes and releases a reader's lock, and fails if one of them waits for a row.
+func (s *stage) passesBy() {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
+	defer cancel()
+	g, err := s.b.TryAcquire(ctx, s.share(backend.Reader))
+	must(s, err)
+	must(s, g.Release(ctx))
+}
+
+// guardOfReader: the transaction of a reader depends on its lease. The reader renews meanwhile, and its own end waits for
+// the transaction, but delays no other.
+func guardOfReader(s *stage) {
+	for _, end := range []func(backend.Grant) error{
+		func(g backend.Grant) error { return g.Release(s.Context()) },
+		func(backend.Grant) error { _, err := s.b.Break(s.Context(), s.key, ""); return err },
+	} {
+		_, g, commit := s.guarded()
+		must(s, g.Renew(s.Context(), time.Hour))
+		s.passesBy()
+		ended := make(chan error, 1)
+		go func() { ended <- end(g) }()
+		s.blocked()
+		s.passesBy()
+		commit()
+		must(s, <-ended)
+	}
+	must(s, s.try().Release(s.Context()))
+}
+
+// guardOfExpiredReader: a reader that has expired stays until its transaction ends. Neither the others nor those that have
+// expired wait for it.
+func guardOfExpiredReader(s *stage) {
+	dead := s.share(backend.Reader)
+	_, err := s.b.TryAcquire(s.Context(), dead)
+	must(s, err)
+	req, g, commit := s.guarded()
+	other := s.tryShare(backend.Reader)
+	s.expireShares(dead.Owner)
+	s.expireShares(req.Owner)
+	ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
+	defer cancel()
+	must(s, other.Release(ctx))
+	s.passesBy()
+	if _, err := s.b.TryAcquire(ctx, request(s.key, time.Hour)); !errors.Is(err, backend.ErrLocked) {
+		s.Errorf("a writer, while the transaction of the reader is open: want ErrLocked, got %v", err)
+	}
+	var left string
+	must(s, s.admin.QueryRow(s.Context(), "SELECT string_agg(waiter, ',') FROM interlock WHERE name = $1 AND place < 0",
+		[]byte("lock:"+s.key)).Scan(&left))
+	if left != req.Owner {
+		s.Errorf("want the row of the guarded reader %s left, got %s", req.Owner, left)
+	}
+	got := waitFor(s, s.b, request(s.key, time.Hour))
+	commit()
+	must(s, s.next(got).Release(s.Context()))
+	tx, err := s.admin.Begin(s.Context())
+	must(s, err)
+	s.lost("Guard of a reader that has expired", s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
+	must(s, tx.Rollback(s.Context()))
+}
+
 // TestFence tests the pattern of docs/backends/postgresql.md for data in another
 // database than the locks: two buyers of 60 of a stock of 100.
 func TestFence(t *testing.T) {

@@ -28,7 +28,7 @@ func TestShares(t *testing.T) {
 	// when their provisional grants end.
 	run(map[string]func(*stage){"mixed batch": mixedBatch, "many readers": manyReaders})
 	run(map[string]func(*stage){
-		"readers renew alone": readersRenewAlone, "guard of a reader": guardOfReader, "late share": lateShare,
+		"readers renew alone": readersRenewAlone, "guard of a reader": guardOfReader, "guard of an expired reader": guardOfExpiredReader, "late share": lateShare,
 		"dead readers": deadReaders, "unclaimed permits": unclaimedPermits, "cancelled large request": cancelledLargeRequest,
 		"downgrade in doubt": downgradeInDoubt, "downgrade and permits": downgradeAndPermits, "slots at a hand-over": slotsAtHandOver,
 		"kept reader": keptReader, "break of readers": breakOfReaders, "expired share": expiredShare,
@@ -133,34 +133,6 @@ func readersRenewAlone(s *stage) {
 	must(s, one.Release(s.Context()))
 	must(s, two.Release(s.Context()))
 	must(s, s.try().Release(s.Context()))
-}
-
-// guardOfReader: the transaction of a reader depends on its lease, and lets it renew.
-func guardOfReader(s *stage) {
-	req := s.share(backend.Reader)
-	g, err := s.b.TryAcquire(s.Context(), req)
-	must(s, err)
-	tx, err := s.admin.Begin(s.Context())
-	must(s, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	must(s, s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
-	must(s, g.Renew(s.Context(), time.Hour))
-	must(s, s.tryShare(backend.Reader).Release(s.Context())) // another reader comes and goes
-	s.expireShares(req.Owner)
-	got := make(chan error, 1)
-	go func() { _, err := s.b.TryAcquire(s.Context(), request(s.key, time.Hour)); got <- err }()
-	s.blocked()
-	select {
-	case err := <-got:
-		s.Errorf("a writer, while the transaction of the reader is open: want it to wait, got %v", err)
-	default:
-	}
-	must(s, tx.Commit(s.Context()))
-	must(s, <-got)
-	tx, err = s.admin.Begin(s.Context())
-	must(s, err)
-	s.lost("Guard of a reader that has expired", s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
-	must(s, tx.Rollback(s.Context()))
 }
 
 // lateShare: a request that arrives after Abandon is refused, whether the attempt held or waited.

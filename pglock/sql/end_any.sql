@@ -12,13 +12,20 @@ WITH l AS (
 	DELETE FROM {table} h WHERE h.waiter = (SELECT $2 FROM l WHERE weight > 0 AND $3 IN ('release', 'break')) AND h.name = $1
 		AND h.place < {shared} AND ($4 = '' OR left(h.process, 16) = $4)
 	RETURNING h.*
-), others AS (
+), others AS ( -- in a break of all; the transaction has locked them
 	DELETE FROM {table} h WHERE h.name = $1
-		AND h.place < (SELECT {shared}::bigint FROM l WHERE weight > 0 AND (stale OR $3 = 'break' AND $2 = ''))
-		AND (h.expires <= {now} OR $3 = 'break' AND $2 = '') AND (h.waiter <> $2 OR $3 = 'pass')
+		AND h.place < (SELECT {shared}::bigint FROM l WHERE weight > 0 AND $3 = 'break' AND $2 = '')
+	RETURNING h.*
+), expired AS ( -- A holder that a transaction with Guard has locked stays until that ends: the others do not wait for it.
+	DELETE FROM {table} h USING (
+		SELECT waiter FROM {table} WHERE name = $1
+			AND place < (SELECT {shared}::bigint FROM l WHERE stale AND NOT ($3 = 'break' AND $2 = ''))
+			AND expires <= {now} AND (waiter <> $2 OR $3 = 'pass')
+		FOR UPDATE SKIP LOCKED
+	) e WHERE h.waiter = e.waiter
 	RETURNING h.*
 ), gone AS (
-	SELECT * FROM mine UNION ALL SELECT * FROM others
+	SELECT * FROM mine UNION ALL SELECT * FROM others UNION ALL SELECT * FROM expired
 ), tombstone AS (
 	INSERT INTO {table} (name, place, waiter, expires)
 	SELECT $1, {tombstone place}, $2, {now} + {tombstone ttl} FROM mine WHERE $6
@@ -31,7 +38,8 @@ WITH l AS (
 		SELECT l.capacity, CASE WHEN l.stale THEN coalesce(s.weight, 0) ELSE l.weight - coalesce((SELECT sum(weight) FROM gone), 0) END AS used,
 			CASE WHEN l.stale THEN s.expires ELSE l.expires END AS expires
 		FROM l LEFT JOIN LATERAL (
-			SELECT sum(h.weight) AS weight, min(h.expires) AS expires FROM {table} h WHERE l.stale AND h.name = $1
+			-- One that has expired and stays is looked at again soon.
+			SELECT sum(h.weight) AS weight, min(CASE WHEN h.expires > {now} THEN h.expires ELSE {now} + interval '250 milliseconds' END) AS expires FROM {table} h WHERE l.stale AND h.name = $1
 				AND h.place < {shared} AND h.waiter NOT IN (SELECT waiter FROM gone)
 		) s ON true
 	) u
