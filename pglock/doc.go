@@ -9,6 +9,8 @@
 // # URL
 //
 //	postgres://[user[:password]@]host[:port][,host[:port]...]/database
+//	postgres://[user[:password]@]/database?host=/directory     of a Unix socket
+//	postgres://[user[:password]@]/directory?db=database        the same
 //	postgresql://...                               the same
 //
 // Parameters, besides those of package lock:
@@ -26,6 +28,7 @@
 //	sslrootcert, sslcert, sslkey, sslsni           as for libpq
 //	application_name       as the server shows it
 //	target_session_attrs   any; read-write with several hosts
+//	host, port=5432, db    of a Unix socket, which is host/.s.PGSQL.port
 //
 // The PG environment variables and the password file supply missing values.
 //

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -59,6 +62,7 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	o.retention = p.Retention()
 	dialTimeout := p.Duration("dial_timeout", 3*time.Second)
 	size := p.Int("pool_size", 0, 1, 10000)
+	dir, database, port := p.String("host", ""), p.String("db", ""), p.Int("port", 0, 1, 65535)
 	q := url.Values{}
 	q.Set("sslmode", p.Enum("sslmode", "prefer", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"))
 	for _, name := range libpqParams {
@@ -75,12 +79,13 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	if err := cmp.Or(p.Err(), tableErr, checkPrefix(o.prefix)); err != nil {
 		return nil, o, err
 	}
-	if len(u.Hosts) == 0 || strings.Contains(strings.TrimPrefix(u.Path, "/"), "/") {
-		return nil, o, backend.Invalid("URL", u.Path, u.Scheme+"://[user[:password]@]host[:port][,host[:port]...]/database")
+	at, err := locate(u, dir, database, port)
+	if err != nil {
+		return nil, o, err
 	}
-	cfg, err := connConfig(u, u.Hosts, q, dialTimeout)
+	cfg, err := connConfig(u, at, q, dialTimeout)
 	if err == nil {
-		err = o.setListen(listen, u, q, dialTimeout)
+		err = o.setListen(listen, u, at.database, q, dialTimeout)
 	}
 	if err != nil {
 		return nil, o, err
@@ -95,8 +100,53 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 	return cfg, o, nil
 }
 
+// location is where a database is.
+type location struct {
+	hosts    []string // or else:
+	dir      string   // of a Unix socket
+	port     string   // in the name of the socket
+	database string
+}
+
+const socketName = ".s.PGSQL." // and a port
+
+// locate returns the location that a URL has. Without hosts it has a Unix socket: in the parameter host, as for libpq,
+// or in the path, with the database in the parameter db.
+func locate(u *backend.URL, dir, database string, port int) (location, error) {
+	path := strings.TrimPrefix(u.Path, "/")
+	user := u.Scheme + "://[user[:password]@]"
+	form := user + "host[:port][,host[:port]...]/database, or with the directory of a Unix socket " +
+		user + "/database?host=/directory or " + user + "/directory?db=database"
+	l := location{hosts: u.Hosts, database: path}
+	switch {
+	case len(u.Hosts) > 0 && dir != "":
+		return l, backend.Invalid("URL parameter host", dir, "no such parameter, if the URL has a host")
+	case len(u.Hosts) > 0 && port != 0:
+		return l, backend.Invalid("URL parameter port", strconv.Itoa(port), "a port behind the host, if the URL has one")
+	case len(u.Hosts) > 0 && database != "":
+		return l, backend.Invalid("URL parameter db", database, "a database in the path, if the URL has a host")
+	case len(u.Hosts) > 0:
+	case dir == "" && database != "":
+		l.dir, l.database, path = u.Path, database, ""
+	case database != "":
+		return l, backend.Invalid("URL parameter db", database, "a database in the path, if host has a directory")
+	default:
+		l.dir = dir
+	}
+	if len(u.Hosts) == 0 && !strings.HasPrefix(l.dir, "/") || strings.Contains(path, "/") {
+		return l, backend.Invalid("URL", cmp.Or(l.dir, u.Path), form)
+	}
+	l.port = strconv.Itoa(cmp.Or(port, 5432))
+	if name := filepath.Base(l.dir); strings.HasPrefix(name, socketName) { // the socket itself
+		l.dir, l.port = filepath.Dir(l.dir), strings.TrimPrefix(name, socketName)
+	}
+	return l, nil
+}
+
 // setListen sets the options of the URL parameter listen.
-func (o *options) setListen(listen string, u *backend.URL, q url.Values, dialTimeout time.Duration) error {
+func (o *options) setListen(
+	listen string, u *backend.URL, database string, q url.Values, dialTimeout time.Duration,
+) error {
 	o.listen = listen != "false"
 	if listen == "true" || listen == "false" {
 		return nil
@@ -106,17 +156,22 @@ func (o *options) setListen(listen string, u *backend.URL, q url.Values, dialTim
 		// The value is not repeated: it may be a URL with a password.
 		return backend.Invalid("URL parameter listen", "something else", "true, false, or host[:port][,host[:port]...] of the server itself")
 	}
-	cfg, err := connConfig(u, hosts, q, dialTimeout)
+	cfg, err := connConfig(u, location{hosts: hosts, database: database}, q, dialTimeout)
 	if err == nil {
 		o.direct = cfg.ConnConfig
 	}
 	return err
 }
 
-// connConfig returns the configuration of connections to hosts.
-func connConfig(u *backend.URL, hosts []string, q url.Values, dialTimeout time.Duration) (*pgxpool.Config, error) {
+// connConfig returns the configuration of connections to a database.
+func connConfig(u *backend.URL, at location, q url.Values, dialTimeout time.Duration) (*pgxpool.Config, error) {
 	// pgx parses a URL without the password, so its errors cannot contain it.
-	plain := url.URL{Scheme: "postgres", Host: strings.Join(hosts, ","), Path: u.Path, RawQuery: q.Encode()}
+	if at.dir != "" {
+		q = maps.Clone(q)
+		q.Set("host", at.dir)
+		q.Set("port", at.port)
+	}
+	plain := url.URL{Scheme: "postgres", Host: strings.Join(at.hosts, ","), Path: "/" + at.database, RawQuery: q.Encode()}
 	if u.User != nil {
 		plain.User = url.User(u.User.Username())
 	}
