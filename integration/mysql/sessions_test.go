@@ -78,10 +78,10 @@ func TestSessionSettings(t *testing.T) {
 				if set.refused {
 					_, err := mysqllock.New(pool(), mysqllock.WithTable(table))
 					name := set.name
-					switch {
-					case name == "max_join_size":
+					switch name {
+					case "max_join_size":
 						name = "sql_big_selects"
-					case name == "sql_mode":
+					case "sql_mode":
 						name = strings.Trim(set.value, "'")
 					}
 					if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), name) {

@@ -78,7 +78,7 @@ func TestDetached(t *testing.T) {
 			t.Errorf("want the values only, got %v, %v", c.Err(), c.Value(key{}))
 		}
 		<-c.Done()
-		if got := context.Cause(&c); got != context.DeadlineExceeded { //nolint:errorlint // the very error
+		if got := context.Cause(&c); got != context.DeadlineExceeded {
 			t.Errorf("want its own end, got %v", got)
 		}
 	})

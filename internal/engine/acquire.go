@@ -166,7 +166,8 @@ func (a *attempt) confirm(ctx context.Context, req backend.Request, g backend.Gr
 	if ctx.Err() != nil {
 		return sent, a.endedBy(ctx)
 	}
-	return sent, fmt.Errorf("%w: the machine was suspended meanwhile, and the lease could not be renewed: %v", errTooLate, err)
+	why := err.Error() // it may match ErrLost, and the caller had no lease to lose
+	return sent, fmt.Errorf("%w: the machine was suspended meanwhile, and the lease could not be renewed: %s", errTooLate, why)
 }
 
 // tryTimeout bounds a request that does not wait: a reply that takes as long as the lease
