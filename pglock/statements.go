@@ -50,6 +50,9 @@ var fragments = strings.NewReplacer(
 	// Greater than each token of the name before, also if its row was removed: then the row with
 	// the floor is as new as the removal. A row that is removed meanwhile is in the snapshot.
 	"{first token}", "greatest({us}, (SELECT max(token) + 1 FROM {table} WHERE place = 0 AND name IN ('', $1)))",
+	// If the row of the lock was deleted by hand, its holders have lost the lock, and its waiters enter the queue again.
+	"{remove orphans}", `DELETE FROM {table} WHERE name = $1 AND (place > 0 OR place < {shared})
+		AND NOT EXISTS (SELECT FROM {table} WHERE name = $1 AND place = 0)`,
 	// For the statements after this one, which may be planned before the first ANALYZE of the table, or after one that
 	// found it full: they would read all waiters and sort them, or be compiled for seconds while the row is locked. The
 	// role may have other settings.

@@ -123,4 +123,7 @@ var postgresSteps = []Step{
 	{"PostgreSQL: a grant that a batch did not find is renewed by itself", "pglock/batch.go",
 		"errs[i], minTTL = errNotFound, ",
 		"errs[i], minTTL = nil, ", "pglock", "TestBatch"},
+	{"PostgreSQL: no shared holder or waiter outlives the row of its lock", "pglock/statements.go",
+		"AND NOT EXISTS (SELECT FROM {table} WHERE name = $1 AND place = 0)`",
+		"AND false`", "integration/postgres", "TestRowsDeleted"},
 }

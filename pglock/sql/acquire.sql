@@ -8,7 +8,7 @@ WITH snapshot AS (
 		), right(l.process, 32)) AS ahead
 	FROM {table} l LEFT JOIN {table} w ON w.waiter = $2
 	WHERE l.name = $1 AND l.place = 0 AND l.owner <> $2 AND l.expires > {now} AND coalesce(w.place > 0, NOT $6)
-), changed AS (
+), orphans AS ({remove orphans}), changed AS (
 	INSERT INTO {table} AS l (name, place, token, owner, process, metadata, granted, expires)
 	SELECT $1, 0, {first token}, $2, $3, $4, {now}, {lease}
 	WHERE NOT EXISTS (SELECT FROM snapshot) AND NOT EXISTS (SELECT FROM {table} WHERE waiter = $2 AND place < 0)
