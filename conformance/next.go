@@ -18,24 +18,19 @@ type Pending struct {
 
 // pending has the defects that are known and wait for a machine. It is empty when the drivers are on them.
 var pending = []Pending{
-	{"nats", staleCase, staleEffect},
-	{"etcd", staleCase, staleEffect},
 	{"redis", exitCase, exitEffect},
 	{"redlock", exitCase, exitEffect},
 	{"postgres", exitCase, exitEffect},
 	{"mysql", exitCase, exitEffect},
 	{"redis", shortCase, shortEffect},
-	{"redlock", shortCase, shortEffect},
 	{"postgres", shortCase, shortEffect},
 	{"etcd", fixedCase, fixedEffect},
 	{"zookeeper", fixedCase, fixedEffect},
 }
 
 const (
-	staleCase   = "loss/28-stale-connections"
 	fixedCase   = "lease/24-fixed-lease-in-full"
 	fixedEffect = "a lease without renewal is trusted for 67 to 80 % of its TTL on a client in use"
-	staleEffect = "each connection that died without a sign costs one request its timeout, and so a lease"
 	exitCase    = "waiting/12-releaser-exits"
 	exitEffect  = "a waiter behind two dead processes waits for up to a TTL more if the process that unlocked has ended"
 	shortCase   = "shared/48-dead-waiter-short-attempts"

@@ -19,6 +19,7 @@ import (
 type Backend struct {
 	client     *clientv3.Client
 	ownsClient bool // Close closes it
+	conns      *connections
 	opt        options
 	root       string // prefix of all keys
 	minTTL     time.Duration

@@ -47,6 +47,7 @@ func (s *session) refresh(ctx context.Context, maxAge time.Duration) error {
 	}
 	ttl, err := s.b.keepAlive(ctx, s.id, secondAfter)
 	if err != nil {
+		s.b.conns.unanswered(ctx, sent)
 		return err
 	}
 	if ttl <= 0 {

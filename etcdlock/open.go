@@ -67,7 +67,8 @@ func WithQueueView(processes int) Option {
 
 // New returns a backend that uses client and never closes it. It asks the servers for
 // the shortest lease that they grant, for at most 5 s. The client should have
-// DialKeepAliveTime and DialKeepAliveTimeout set, to notice a dead connection.
+// DialKeepAliveTime and DialKeepAliveTimeout set, to notice a dead connection: that takes their
+// sum, and at least 10 s. The driver does not close connections of the client.
 func New(client *clientv3.Client, opts ...Option) (*Backend, error) {
 	o := defaults()
 	for _, opt := range opts {
@@ -143,7 +144,8 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := s.connect(ctx)
+	conns := newConnections(s.client.TLS)
+	client, err := s.connect(ctx, conns)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +154,7 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		_ = client.Close() // err is the cause
 		return nil, err
 	}
-	b.ownsClient = true
+	b.ownsClient, b.conns = true, conns
 	return b, nil
 }
 
@@ -200,14 +202,18 @@ func parse(u *backend.URL) (settings, error) {
 
 // connect returns a client that detects a dead connection within seconds, dials again
 // soon, and logs nothing.
-func (s *settings) connect(ctx context.Context) (*clientv3.Client, error) {
+func (s *settings) connect(ctx context.Context, conns *connections) (*clientv3.Client, error) {
 	cfg := s.client
-	cfg.DialTimeout, cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = s.openTimeout, 10*time.Second, 3*time.Second
+	cfg.DialTimeout, cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = s.openTimeout, keepAliveTime, keepAliveTimeout
 	cfg.Logger = zap.NewNop()
-	cfg.DialOptions = []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-		MinConnectTimeout: s.openTimeout,
-	})}
+	cfg.DialOptions = []grpc.DialOption{
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: s.openTimeout,
+		}),
+		grpc.WithTransportCredentials(conns), // after those of package clientv3, of the same configuration
+		grpc.WithChainUnaryInterceptor(conns.intercept),
+	}
 	if cfg.TLS != nil && cfg.TLS.ServerName != "" { // else gRPC verifies the host of each endpoint
 		cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(cfg.TLS.ServerName))
 	}

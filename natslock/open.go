@@ -95,7 +95,8 @@ func checkBucket(bucket string) error {
 
 // New returns a backend that keeps locks in a bucket, which it creates if it is absent. It uses conn
 // and never closes it. Open sets what a connection for locks needs: see its options.
-// Give conn [nats.MaxReconnects](-1), so that it survives long outages.
+// Give conn [nats.MaxReconnects](-1), so that it survives long outages, and a [nats.PingInterval] of seconds: the driver
+// does not reconnect it when it has died without a sign.
 func New(ctx context.Context, conn *nats.Conn, bucket string, opts ...Option) (*Backend, error) {
 	if conn == nil {
 		return nil, backend.Invalid("conn", "nil", "a *nats.Conn")

@@ -48,7 +48,7 @@ func (b *Backend) requestUntil(ctx context.Context, end time.Time, subject strin
 	if err := b.awaitConnection(limited); err != nil {
 		return b.notConnected(b.ownError(ctx, err))
 	}
-	session := b.currentSession()
+	session, e := b.currentSession(), b.beginExchange()
 	defer context.AfterFunc(session, cancel)() // the library goes on to wait for the reply
 	err := b.ownError(ctx, do(limited))
 	var api *jetstream.APIError
@@ -71,6 +71,8 @@ func (b *Backend) requestUntil(ctx context.Context, end time.Time, subject strin
 	}
 	if session.Err() != nil && b.ended.Err() == nil && api == nil {
 		err = fmt.Errorf("%w: %w", errBroken, err)
+	} else if !errors.Is(err, nats.ErrPermissionViolation) {
+		b.unanswered(limited, e)
 	}
 	if end := ctx.Err(); end != nil && !errors.Is(err, end) {
 		err = fmt.Errorf("%w: %w", err, end)

@@ -119,8 +119,7 @@ func (b *Backend) watchConnection() {
 			continue
 		}
 		b.mu.Lock()
-		b.endSession()
-		b.session, b.endSession = context.WithCancel(b.ended)
+		b.beginSessionLocked()
 		b.mu.Unlock()
 	}
 }
