@@ -86,3 +86,32 @@ func TestCloseSilent(t *testing.T) {
 		t.Errorf("want no connections, got %d", len(c.open))
 	}
 }
+
+// TestWaiterOnSilentConnection makes the connection of a waiter silent, and releases the lock.
+func TestWaiterOnSilentConnection(t *testing.T) {
+	for _, view := range []string{"0", "32"} {
+		link, err := conformancelink.New(server(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(link.Close)
+		b, err := openURL(t, "etcd://"+link.Addr()+"/"+t.Name()+"?queue_view="+view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := newBackend(t, server(t))
+		g := try(t, other, request("k", time.Minute))
+		next := waiting(t, t.Context(), b.(*Backend), request("k", 3*time.Second))
+		link.SilenceOpen()
+		release(t, g)
+		select {
+		case o := <-next:
+			if o.err != nil {
+				t.Fatalf("queue_view=%s: %v", view, o.err)
+			}
+			release(t, o.g)
+		case <-time.After(keepAliveTime):
+			t.Fatalf("queue_view=%s: no grant in %v", view, keepAliveTime)
+		}
+	}
+}
