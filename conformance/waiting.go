@@ -60,6 +60,13 @@ var waitingCases = []Case{
 		run:    noLostWakeup,
 	},
 	{
+		ID:     "waiting/10-served-beside-relocks",
+		Title:  "a client that locks again as soon as it has unlocked does not keep out one that waits",
+		Clause: "Every waiter is served in the end, also while another client locks again at once.",
+		needs:  []need{needQueue},
+		run:    relocked,
+	},
+	{
 		ID:     "waiting/10-push-is-prompt",
 		Title:  "a waiter is notified of its turn: a hand-off takes far less than a poll",
 		Clause: "If Wake is WakePush, the backend notifies a waiter of its turn.",
