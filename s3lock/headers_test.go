@@ -17,14 +17,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/record"
 )
 
-// written returns the headers of a write.
-func written(t *testing.T, opts ...Option) http.Header {
+// written returns the headers of the writes of a record and of the object that asks for the time.
+func written(t *testing.T, opts ...Option) (all []http.Header) {
 	t.Helper()
-	var got http.Header
 	b, _ := replying(t, func(w http.ResponseWriter, r *http.Request) {
-		got = r.Header
+		if r.Method == http.MethodPut {
+			all = append(all, r.Header)
+		}
 		w.Header().Set("ETag", `"1"`)
 	})
 	for _, opt := range opts {
@@ -33,14 +35,22 @@ func written(t *testing.T, opts ...Option) http.Header {
 	if _, err := (store{b}).Write(t.Context(), "a", []byte("{}"), "", 0); err != nil {
 		t.Fatal(err)
 	}
-	return got
+	if _, err := (store{b}).Elapsed(t.Context(), "a", record.Item{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 2 {
+		t.Fatalf("want 2 writes, got %d", len(all))
+	}
+	return all
 }
 
 // A bucket with Object Lock refuses a write without a checksum. Each write has the one that all stores know, also with
 // a client of the application, and none in a directory bucket, which refuses it.
 func TestChecksum(t *testing.T) {
-	if got := written(t).Get("Content-Md5"); got != "mZFLkyvTelC5g8XnyQrpOw==" {
-		t.Errorf("want the checksum of the object, got %q", got)
+	for _, h := range written(t) {
+		if got := h.Get("Content-Md5"); got != "mZFLkyvTelC5g8XnyQrpOw==" {
+			t.Errorf("want the checksum of the object, got %q", got)
+		}
 	}
 	if sum := checksum("locks--euc1-az1--x-s3", []byte("{}")); sum != nil {
 		t.Errorf("want no checksum in a directory bucket, got %q", *sum)
@@ -69,13 +79,14 @@ func TestEncryptionAndACL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := written(t, WithEncryption(s.encryption), WithACL(s.acl))
-		var got []string
-		for _, name := range headers {
-			got = append(got, h.Get(name))
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: want %q, got %q", tt.url, tt.want, got)
+		for _, h := range written(t, WithEncryption(s.encryption), WithACL(s.acl)) {
+			var got []string
+			for _, name := range headers {
+				got = append(got, h.Get(name))
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%s: want %q, got %q", tt.url, tt.want, got)
+			}
 		}
 	}
 }

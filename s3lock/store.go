@@ -68,8 +68,7 @@ func (b store) Start(context.Context, string, time.Duration) error { return nil 
 func (b store) Elapsed(ctx context.Context, _ string, item record.Item) (time.Duration, error) {
 	key := b.opt.prefix + "/" + clockName
 	err := b.do(ctx, func(ctx context.Context, opt func(*s3.Options)) error {
-		in := &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, Body: bytes.NewReader([]byte("{}")), ContentType: aws.String("application/json")}
-		_, err := b.client.PutObject(ctx, in, opt)
+		_, err := b.client.PutObject(ctx, b.object(key, []byte("{}")), opt)
 		return err
 	})
 	if err != nil {
@@ -87,13 +86,21 @@ func (b store) Write(ctx context.Context, name string, value []byte, version str
 	return b.put(ctx, key, value, version, metadata(key, name))
 }
 
+// object returns the request to write an object.
+func (b *Backend) object(key string, value []byte) *s3.PutObjectInput {
+	in := &s3.PutObjectInput{
+		Bucket: &b.bucket, Key: &key, Body: bytes.NewReader(value), ContentType: aws.String("application/json"),
+		ACL: types.ObjectCannedACL(b.opt.acl), ContentMD5: checksum(b.bucket, value),
+	}
+	b.opt.encryption.set(in)
+	return in
+}
+
 // put writes an object if it has that version, or if it is absent for the version "".
 func (b *Backend) put(ctx context.Context, key string, value []byte, version string, meta map[string]string) (written string, err error) {
 	err = b.do(ctx, func(ctx context.Context, opt func(*s3.Options)) error {
-		in := &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, Body: bytes.NewReader(value), ContentType: aws.String("application/json"), Metadata: meta}
-		b.opt.encryption.set(in)
-		in.ACL = types.ObjectCannedACL(b.opt.acl)
-		in.ContentMD5 = checksum(b.bucket, value)
+		in := b.object(key, value)
+		in.Metadata = meta
 		if version == "" {
 			in.IfNoneMatch = aws.String("*")
 		} else {
