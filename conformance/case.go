@@ -25,6 +25,7 @@ type Case struct {
 
 	needs []need
 	alone bool // measures or disturbs the whole process or service
+	long  bool // runs in the long tier only
 	run   func(t *T)
 }
 
@@ -33,13 +34,16 @@ func Cases() []Case {
 	var all []Case
 	for _, section := range [][]Case{
 		capabilityCases, exclusionCases, waitingCases, queueCases, deadWaiterCases, orphanCases, cancellationCases, releaseCases,
-		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases, overlapCases, sharedCases, downgradeCases, permitCases, sharedEndCases, sharedDeadCases, endedCases,
+		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases, overlapCases, sharedCases, manyReadersCases, downgradeCases, permitCases, sharedEndCases, sharedDeadCases, endedCases,
 	} {
 		all = append(all, section...)
 	}
 	for i := range all {
 		for _, n := range all[i].needs {
 			all[i].Needs = append(all[i].Needs, n.name)
+		}
+		if all[i].long {
+			all[i].Needs = append(all[i].Needs, "option Full")
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Case) int { return cmp.Compare(number(a.ID), number(b.ID)) })

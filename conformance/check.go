@@ -129,6 +129,10 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 		res.Status, res.Reason = NotRun, reason
 		return res
 	}
+	if c.long && !r.o.full {
+		res.Status, res.Reason = NotRun, "it runs in the long tier only, with the option Full"
+		return res
+	}
 	limit := r.o.caseTimeout
 	if c.alone {
 		limit *= 2

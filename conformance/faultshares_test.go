@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -19,7 +20,7 @@ var faultsOfShares = []fault{
 		must:  []string{"shared/43-readers-share", "shared/43-fifo", "shared/43-tokens-rise", "shared/46-broken"},
 		may: []string{"shared/43-cancelled-writer", "shared/44-downgrade", "shared/44-downgrade-reply-dropped",
 			"shared/44-downgrade-refused-later", "shared/44-downgrade-late", "shared/45-readers-and-permits", "shared/46-renewed",
-			"shared/47-cancel-races-grant", "shared/46-expiry"},
+			"shared/47-cancel-races-grant", "shared/46-expiry", "shared/43-many-readers"},
 	},
 	{
 		name:  "readers and writers do not exclude each other",
@@ -27,7 +28,7 @@ var faultsOfShares = []fault{
 		must:  []string{"shared/43-readers-share", "shared/43-fifo", "shared/43-cancelled-writer", "shared/44-downgrade", "shared/44-history-linearizable", "shared/46-expiry", "shared/46-renewed"},
 		may: []string{"shared/44-downgrade-reply-dropped",
 			"shared/44-downgrade-refused-later", "shared/44-downgrade-late", "shared/45-readers-and-permits", "shared/43-tokens-rise", "shared/46-broken", "shared/47-cancel-races-grant",
-			"shared/47-reply-dropped"},
+			"shared/47-reply-dropped", "shared/43-many-readers"},
 	},
 	{
 		name: "a reader overtakes a writer that waits",
@@ -116,7 +117,8 @@ var faultsOfShares = []fault{
 		may: []string{"shared/44-downgrade", "shared/43-cancelled-writer", "shared/44-downgrade-reply-dropped",
 			"shared/44-downgrade-refused-later", "shared/44-downgrade-late", "shared/45-large-request", "shared/45-another-capacity",
 			"shared/44-history-linearizable", "shared/45-many-workers", "shared/45-slots", "shared/46-expiry", "shared/44-inspect", "shared/47-abandoned", "shared/47-sent-twice",
-			"shared/43-tokens-rise", "shared/46-broken", "shared/45-readers-and-permits", "shared/47-cancel-races-grant"},
+			"shared/43-tokens-rise", "shared/46-broken", "shared/45-readers-and-permits", "shared/47-cancel-races-grant",
+			"shared/43-many-readers"},
 	},
 	{
 		name: "Break of one holder ends all",
@@ -248,6 +250,19 @@ var faultsOfShares = []fault{
 			}
 		},
 		must: []string{"shared/47-cancel-races-grant"},
+		may:  []string{"shared/44-history-linearizable"},
+	},
+	{
+		name: "a client renews a hundred shares and no more",
+		build: func(w *wrap, s *service) {
+			var granted atomic.Int64
+			onShareGrant(func(_ *wrap, _ backend.Request, g *shareFault) {
+				if granted.Add(1) > 100 {
+					g.renew = func(context.Context, time.Duration) error { return backend.ErrLost }
+				}
+			})(w, s)
+		},
+		must: []string{"shared/43-many-readers"},
 		may:  []string{"shared/44-history-linearizable"},
 	},
 	{

@@ -30,11 +30,18 @@ var pending = []Pending{
 	{"etcd", fixedCase, fixedEffect},
 	{"zookeeper", fixedCase, fixedEffect},
 	{"postgres", "integration/postgres TestManyReaders", "of 10,000 readers of one process that are granted at once thousands lose their leases"},
+	{"postgres", readersCase, "of 10,000 readers of one client behind a writer most leases are lost"},
+	{"mysql", readersCase, "of 2,000 readers of one client behind a writer half of the unlocks are not acknowledged"},
+	{"etcd", readersCase, "of 10,000 readers of one client behind a writer most unlocks are not acknowledged"},
+	{"zookeeper", readersCase, "of 10,000 readers of one client many are not granted, and half of the leases are lost"},
+	{"etcd", "integration/etcd TestManyLeases", "20,000 leases of one client can all be lost at once, as the server falls behind"},
+	{"etcd", "integration/etcd TestGRPCProxy", "a lease of TTL 2 s through etcd's gRPC proxy is lost"},
 }
 
 const (
 	relockCase   = "waiting/10-served-beside-relocks"
 	relockEffect = "a client that locks again at once can keep out a waiter of another process for minutes"
+	readersCase  = "shared/43-ten-thousand-readers"
 	fixedCase    = "lease/24-fixed-lease-in-full"
 	fixedEffect  = "a lease without renewal is trusted for 67 to 80 % of its TTL on a client in use"
 	exitCase     = "waiting/12-releaser-exits"

@@ -34,7 +34,7 @@ func Except(id, reason string) Option {
 	return func(o *options) { o.except[id] = reason }
 }
 
-// Full runs the long tier: more rounds, longer sweeps.
+// Full runs the long tier: more rounds, longer sweeps, and the cases that run in it only.
 func Full() Option { return func(o *options) { o.full = true } }
 
 // RequireHooks makes a case fail that would not be run because the harness has no
