@@ -12,8 +12,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // The flavours of etcd that the tests know.
@@ -22,6 +25,8 @@ const (
 	Etcd37 = "etcd-3-7"
 	// AnyEtcd is whatever image or binary there is, for tests to which the version does not matter.
 	AnyEtcd = "etcd"
+
+	etcdProxy = "etcd-grpc-proxy"
 )
 
 // EtcdFlavours returns the flavours that every test against etcd should run with.
@@ -67,6 +72,30 @@ func NewEtcd(t testing.TB, flavour string, o Options) *Server {
 		t.Fatalf("provision: flavour %q: want %q, %q or %q", flavour, Etcd35, Etcd37, AnyEtcd)
 	}
 	return newPrivate(t, k, o)
+}
+
+// NewEtcdProxy starts a gRPC proxy of etcd in front of s. It is a process, and ends with the test.
+func NewEtcdProxy(t testing.TB, s *Server) *Server {
+	t.Helper()
+	k := etcdKinds[AnyEtcd]
+	k.flavour, k.built = etcdProxy, ""
+	k.args = func(host string, port int, dir string, _ Options) []string {
+		listen := net.JoinHostPort(host, strconv.Itoa(port))
+		return []string{"grpc-proxy", "start", "--endpoints", s.Addr(), "--listen-addr", listen,
+			"--advertise-client-url", listen, "--data-dir", filepath.Join(dir, "data")}
+	}
+	k.probe = func(ctx context.Context, server string, _ Options) (version string, err error) {
+		p := Server{addr: strings.TrimPrefix(server, "etcd://")}
+		err = p.etcd(ctx, func(ctx context.Context, e *clientv3.Client) error {
+			r, err := e.Status(ctx, "http://"+p.addr)
+			if err == nil {
+				version = r.Version
+			}
+			return err
+		})
+		return version, err
+	}
+	return newPrivate(t, k, Options{})
 }
 
 func etcdArgs(host string, port int, dir string, o Options) []string {
