@@ -18,10 +18,21 @@ const (
 	reloadInterval   = 100 * time.Millisecond // between reloads of the slot map
 )
 
-// around is server.Server.Around for a cluster.
+// around is server.Server.Around.
 func (b *Backend) around(ctx context.Context, send func() error) error {
+	err := b.retryRefused(ctx, send)
+	b.failed(err)
+	return err
+}
+
+// retryRefused is retryMigrating. It also repeats send once if the server cannot write: it may have been demoted, and
+// a new connection may reach its successor.
+func (b *Backend) retryRefused(ctx context.Context, send func() error) error {
 	err := b.retryMigrating(ctx, send)
-	b.reloadAfter(err)
+	if server.CannotWrite(err) {
+		b.subs.doubt(err)
+		err = b.retryMigrating(ctx, send)
+	}
 	return err
 }
 
@@ -36,6 +47,12 @@ func (b *Backend) retryMigrating(ctx context.Context, send func() error) error {
 		}
 		server.Sleep(ctx, backoff)
 	}
+}
+
+// failed handles the error of a request.
+func (b *Backend) failed(err error) {
+	b.subs.doubt(err)
+	b.reloadAfter(err)
 }
 
 // reloadAfter reloads the slot map in the background, and moves subscriptions by it, if

@@ -12,6 +12,7 @@
 //
 //	redis://[user:password@]host[:port][/db]
 //	rediss://...                                   the same over TLS
+//	redis://[user:password@]/path/of/a/socket[?db=0]     a Unix socket
 //	redis+sentinel://[user:password@]sentinel[:port][,sentinel...]/master[/db]
 //	redis+cluster://[user:password@]host[:port][,host...]
 //

@@ -168,3 +168,32 @@ func TestTLS(t *testing.T) {
 		}
 	}
 }
+
+// A URL may have the path of a Unix socket, with the database in a parameter.
+func TestUnixSocket(t *testing.T) {
+	path := t.TempDir() + "/redis.sock"
+	addr := private(t, "--unixsocket", path, "--requirepass", "pw")
+	b := openURL(t, "redis://:pw@"+path+"?db=1")
+	g := take(t, b, request("k"))
+	ch := queue(t.Context(), t, b, request("k"))
+	tcp := redis.NewClient(&redis.Options{Addr: addr, Password: "pw", DB: 1})
+	defer tcp.Close()
+	if n := tcp.Exists(t.Context(), b.proc.Keys("k").Lock).Val(); n != 1 {
+		t.Error("the lock is not in database 1")
+	}
+	must(t, g.Release(t.Context()))
+	must(t, get(t, ch).Release(t.Context()))
+	for url, want := range map[string]string{
+		"redis://" + path + "x":               path + "x",
+		"redis:///0":                          "one host",
+		"redis://" + path + "?db=-1":          "db",
+		"redis://localhost?db=1":              "db",
+		"rediss://" + path:                    "one host",
+		"redis+cluster://" + path:             "redis+cluster://host",
+		"redis://" + path + "?password=false": "password",
+	} {
+		if err := openError(t, url); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", url, err, want)
+		}
+	}
+}

@@ -86,7 +86,7 @@ func (b *Backend) batch(ctx context.Context, s *protocol.Script, calls []server.
 	v, err := b.srv.Detached(ctx, nil, func(sending *protocol.Sending) (any, error) {
 		results := b.srv.Batch(ctx, sending, b.srv.Client, s, calls, last)
 		for i := range results {
-			b.reloadAfter(results[i].Err)
+			b.failed(results[i].Err)
 			results[i].Err = server.Classify(results[i].Err, sending)
 		}
 		return results, nil

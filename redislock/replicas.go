@@ -47,7 +47,7 @@ func (b *Backend) evalWait(ctx context.Context, s *protocol.Script, keys []strin
 			return script.Err()
 		}
 		for redirects := 0; err == nil; redirects++ {
-			err = b.retryMigrating(ctx, func() error { return server.SendScript(&s, &keys, send) })
+			err = b.retryRefused(ctx, func() error { return server.SendScript(&s, &keys, send) })
 			next, ok := b.redirected(ctx, keys[0], err)
 			if !ok || redirects >= maxRedirects {
 				break
@@ -55,7 +55,7 @@ func (b *Backend) evalWait(ctx context.Context, s *protocol.Script, keys []strin
 			at, err = next, nil
 		}
 		if err != nil {
-			b.reloadAfter(err)
+			b.failed(err)
 			return nil, server.Classify(err, sending)
 		}
 		r, err := protocol.ParseReply(script.Val(), sent)

@@ -24,6 +24,7 @@ type subscriptions struct {
 	closed    bool
 	channels  map[string]*channel
 	listeners map[*redis.Client]*listener // by server of a cluster; otherwise under nil
+	replaced  time.Time                   // when a server replied last that it cannot write, and its listener ended
 }
 
 // channel is subscribed while it is used.
@@ -45,6 +46,8 @@ type channel struct {
 const (
 	channelIdle  = 30 * time.Second          // how long a cluster keeps the subscription of an unused channel
 	confirmLimit = server.ConfirmTimeout / 2 // after which a subscription that is not confirmed is repeated
+
+	replaceInterval = time.Second // between replacements of a listener on a server that cannot write
 )
 
 var (

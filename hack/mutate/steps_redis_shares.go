@@ -27,4 +27,7 @@ var redisShareSteps = []Step{
 	{"Redis: another share asks when the one that asked leaves", "redislock/ask.go",
 		"\tif next != nil {",
 		"\tif false {", "redislock", "TestStoppedWriterBeforeReaders"},
+	{"Redis: a full memory refuses no renewal of a share", "redislock/internal/protocol/lua/share.lua",
+		"    despite_memory()\n    redis.call('ZADD', ENDS, integer(exactly",
+		"    redis.call('ZADD', ENDS, integer(exactly", "redislock", "TestSharesOutOfMemory"},
 }

@@ -29,7 +29,11 @@ type node struct {
 	failing error
 	probes  int
 
-	live      bool      // the subscription is confirmed
+	live      bool          // the subscription is confirmed
+	listener  *redis.PubSub // while it is
+	received  int           // messages and confirmations
+	checking  bool
+	replaced  time.Time // when the node replied last that it cannot write, and the subscription was closed
 	out       error     // why the node does not vote; nil if it votes
 	judged    time.Time // when the request was sent whose answer set out
 	reported  error     // the value of out that was last reported
@@ -79,6 +83,7 @@ func (n *node) call(s *protocol.Script, keys []string, args ...any) (protocol.Re
 	sent := time.Now()
 	r, err := n.srv.Eval(context.Background(), s, keys, args...)
 	n.answered(r, err, sent, probe)
+	n.doubt(err)
 	if err == nil {
 		err = n.voteless(r)
 	}
@@ -235,19 +240,62 @@ func (n *node) subscribe() (confirmed bool) {
 		var m any
 		// Channel would drop messages when it is full.
 		m, err = ps.ReceiveTimeout(n.srv.Life, limit)
+		n.mu.Lock()
+		n.received++
+		n.mu.Unlock()
 		switch m := m.(type) {
 		case *redis.Message:
 			n.r.handleMessage(n, m.Payload)
 		case *redis.Subscription:
 			confirmed, limit = true, 0
 			n.mu.Lock()
-			n.live = true
+			again := n.live
+			n.live, n.listener = true, ps
 			n.mu.Unlock()
-			n.r.pollNow()
+			if !again {
+				n.r.pollNow()
+			}
 		}
 	}
 	n.mu.Lock()
-	n.live = false
+	n.live, n.listener = false, nil
 	n.mu.Unlock()
 	return confirmed
+}
+
+// doubt handles the error of a request. The subscription is replaced if the node cannot write, because another one
+// may have its name, and checked if the request had no reply: its connection may be as dead as that of the request.
+func (n *node) doubt(err error) {
+	n.mu.Lock()
+	ps, before := n.listener, n.received
+	check := ps != nil && !n.checking && server.TimedOut(err)
+	n.checking = n.checking || check
+	replace := ps != nil && server.CannotWrite(err) && time.Since(n.replaced) > time.Second
+	if replace {
+		n.replaced = time.Now()
+	}
+	n.mu.Unlock()
+	switch {
+	case replace:
+		_ = ps.Close() // it may be closed already
+	case check:
+		n.srv.Go(func() { n.check(ps, before) })
+	}
+}
+
+// check ends a subscription on which nothing arrives after it is made once more.
+func (n *node) check(ps *redis.PubSub, before int) {
+	ctx, cancel := context.WithTimeout(n.srv.Life, server.ConfirmTimeout/2)
+	defer cancel()
+	err := ps.Subscribe(ctx, n.r.proc.Channel())
+	if err == nil {
+		<-ctx.Done()
+	}
+	n.mu.Lock()
+	dead := n.received == before
+	n.checking = false
+	n.mu.Unlock()
+	if err != nil || dead {
+		_ = ps.Close() // it may be closed already
+	}
 }

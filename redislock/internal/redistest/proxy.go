@@ -19,6 +19,8 @@ type Proxy struct {
 	mu    sync.Mutex
 	hook  func(p []byte) Action
 	conns map[net.Conn]bool
+	era   int // a connection of an earlier one is silent
+	to    string
 	wg    sync.WaitGroup
 }
 
@@ -37,21 +39,45 @@ func NewProxy(t testing.TB, server string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	Must(t, err)
-	p := &Proxy{Addr: l.Addr().String(), l: l, conns: map[net.Conn]bool{}}
+	p := &Proxy{Addr: l.Addr().String(), l: l, conns: map[net.Conn]bool{}, to: server}
 	p.wg.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			p.wg.Go(func() { p.serve(c, server) })
+			p.wg.Go(func() { p.serve(c) })
 		}
 	})
 	t.Cleanup(func() { l.Close(); p.Cut(); p.wg.Wait() })
 	return p
 }
 
-func (p *Proxy) serve(c net.Conn, server string) {
+// Silence drops all data of the connections that are open now, without closing them, like a router that has
+// forgotten them. New connections work.
+func (p *Proxy) Silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.era++
+}
+
+// To sets the server of new connections, like a name that moves.
+func (p *Proxy) To(server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = server
+}
+
+func (p *Proxy) silent(era int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.era != era
+}
+
+func (p *Proxy) serve(c net.Conn) {
+	p.mu.Lock()
+	server, era := p.to, p.era
+	p.mu.Unlock()
 	s, err := net.Dial("tcp", server)
 	if err != nil {
 		c.Close()
@@ -69,7 +95,7 @@ func (p *Proxy) serve(c net.Conn, server string) {
 			mu.Lock()
 			d := dropReplies
 			mu.Unlock()
-			if n > 0 && !d {
+			if n > 0 && !d && !p.silent(era) {
 				_, _ = c.Write(b[:n])
 			}
 			if err != nil || d {
@@ -96,7 +122,9 @@ func (p *Proxy) serve(c net.Conn, server string) {
 			mu.Lock()
 			dropReplies = dropReplies || a == Drop
 			mu.Unlock()
-			_, _ = s.Write(b[:n])
+			if !p.silent(era) {
+				_, _ = s.Write(b[:n])
+			}
 			if a == Drop {
 				return // closed after the reply, which proves the execution
 			}

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,8 +30,8 @@ type Settings struct {
 	Scheme         string
 	Prefix         string
 	AllowEviction  bool
-	Addrs          []string
-	Master         string // name of the master behind Sentinel
+	Addrs          []string // host:port, or the path of a Unix socket
+	Master         string   // name of the master behind Sentinel
 	Dial, Read     time.Duration
 	Replicas       int // that must acknowledge a grant
 	ReplicaTimeout time.Duration
@@ -66,6 +68,9 @@ func Parse(u *backend.URL) (Settings, error) {
 	}
 	s.Retention = p.Retention()
 	s.AllowEviction = p.Enum("eviction", "refuse", "refuse", "accept") == "accept"
+	if isSocket(u) {
+		s.db = p.Int("db", 0, 0, math.MaxInt32) // of other URLs it is the path
+	}
 	files := tlsurl.Read(p)
 	secure := u.Scheme == "rediss"
 	port := "6379"
@@ -89,6 +94,12 @@ func Parse(u *backend.URL) (Settings, error) {
 	var err error
 	s.tls, err = files.Config(secure, "rediss://, or tls=true with redis+sentinel, redis+cluster and redlock")
 	return s, err
+}
+
+// isSocket reports whether a URL has the path of a Unix socket in place of a host.
+func isSocket(u *backend.URL) bool {
+	_, err := strconv.Atoi(strings.TrimPrefix(u.Path, "/"))
+	return u.Scheme == "redis" && len(u.Hosts) == 0 && strings.HasPrefix(u.Path, "/") && err != nil && u.Path != "/"
 }
 
 func (s *Settings) parseAddress(u *backend.URL, port string) error {
@@ -118,8 +129,12 @@ func (s *Settings) parseAddress(u *backend.URL, port string) error {
 			return backend.Invalid("URL hosts", strings.Join(u.Hosts, ","), "redlock://host,host,host[,host...][/db] with three different hosts or more")
 		}
 	default:
+		if isSocket(u) {
+			s.Addrs, db = []string{u.Path}, strconv.Itoa(s.db)
+		}
 		if len(s.Addrs) != 1 {
-			return backend.Invalid("URL hosts", strings.Join(u.Hosts, ","), u.Scheme+"://host[:port][/db] with one host; see redis+sentinel and redis+cluster for more")
+			return backend.Invalid("URL hosts", strings.Join(u.Hosts, ","),
+				u.Scheme+"://host[:port][/db] with one host, or redis:///path of a Unix socket; see redis+sentinel and redis+cluster for more")
 		}
 	}
 	if db == "" {
@@ -177,18 +192,21 @@ func (s *Settings) Client() redis.UniversalClient {
 func (s *Settings) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	// only keep-alives find a dead connection that is idle
 	d := &net.Dialer{Timeout: s.Dial, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	var endpoints sync.Map // by address
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := d.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
+		e, _ := endpoints.LoadOrStore(addr, new(endpoint))
 		if s.tls != nil {
-			return s.handshake(ctx, c, addr)
+			if c, err = s.handshake(ctx, c, addr); err != nil {
+				return nil, err
+			}
+			return e.(*endpoint).conn(c, nil), nil
 		}
-		if tcp, ok := c.(*net.TCPConn); ok {
-			return &plainConn{TCPConn: tcp}, nil
-		}
-		return c, nil
+		socket, _ := c.(syscall.Conn)
+		return e.(*endpoint).conn(&plainConn{Conn: c, server: addr}, socket), nil
 	}
 }
 
@@ -215,7 +233,8 @@ func (s *Settings) handshake(ctx context.Context, c net.Conn, addr string) (net.
 // or by closing it. go-redis would take such words for the reply to its first request,
 // and report only that the next one fails.
 type plainConn struct {
-	*net.TCPConn
+	net.Conn
+	server   string
 	accepted bool // something else was read
 	refused  error
 }
@@ -224,20 +243,20 @@ func (c *plainConn) Read(b []byte) (int, error) {
 	if c.refused != nil {
 		return 0, c.refused
 	}
-	n, err := c.TCPConn.Read(b)
+	n, err := c.Conn.Read(b)
 	var timeout net.Error
 	switch {
 	case c.accepted, errors.As(err, &timeout) && timeout.Timeout():
 		return n, err
 	case err != nil:
-		c.refused = fmt.Errorf("%s closed a new connection without an answer (too many clients, or a port for TLS): %w", c.RemoteAddr(), err)
+		c.refused = fmt.Errorf("%s closed a new connection without an answer (too many clients, or a port for TLS): %w", c.server, err)
 		return 0, c.refused
 	}
 	c.accepted = true
 	for _, refusal := range []string{"-ERR max number of clients", "-DENIED "} {
 		if words := string(b[:n]); strings.HasPrefix(words, refusal) {
 			words, _, _ = strings.Cut(words[1:], "\r\n")
-			c.refused = fmt.Errorf("%s refused the connection: %s", c.RemoteAddr(), words)
+			c.refused = fmt.Errorf("%s refused the connection: %s", c.server, words)
 			return 0, c.refused
 		}
 	}
@@ -248,7 +267,7 @@ func (c *plainConn) Write(b []byte) (int, error) {
 	if c.refused != nil {
 		return 0, c.refused
 	}
-	return c.TCPConn.Write(b)
+	return c.Conn.Write(b)
 }
 
 // Sentinels returns the options of a client for each sentinel.

@@ -83,3 +83,20 @@ func (f failure) Is(target error) bool {
 }
 
 func (f failure) As(target any) bool { return errors.As(f.err, target) }
+
+// TimedOut reports whether a request ended without a reply, or with the deadline of its context.
+func TimedOut(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// CannotWrite reports whether the server refused a request because it is a replica or loads its data. The request
+// was not executed.
+func CannotWrite(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) || insideScript(err) {
+		return false
+	}
+	s := err.Error()
+	return strings.Contains(s, "READONLY ") || strings.HasPrefix(s, "LOADING ") || strings.HasPrefix(s, "MASTERDOWN ")
+}

@@ -3,6 +3,7 @@
 -- -> {1 given to an earlier ticket, or freed, us, length of the next provisional grant} {2 kept, us} {0 not the owner, us}
 if holder ~= ARGV[2] then return {0, integer(us)} end
 if last_token() ~= TOKEN then return {2, integer(us)} end
+redis.call('ZREM', KEYS[2], ARGV[3]) -- allowed when memory is exhausted, and so is each write after it
 redis.call('ZADD', KEYS[2], ARGV[4], ARGV[3])
 if waiters(1)[1] == ARGV[3] then
   redis.call('ZREM', KEYS[2], ARGV[3])

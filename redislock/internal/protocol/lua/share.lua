@@ -16,6 +16,9 @@ if sharing then
     capacity, permits, count = tonumber(c) or 0, p or '', read('ZCARD', ENDS) or 0
   end
 
+  -- despite_memory is a write that changes nothing and is allowed when memory is exhausted, and so is each write after it.
+  local function despite_memory() redis.call('ZREM', ENDS, '') end
+
   local function left(at) return math.max(math.ceil((at - us) / 1000), 0) end
 
   -- first_end returns the holder whose lease ends first, and when.
@@ -246,6 +249,7 @@ if sharing then
       expire()
       local record, at = record_of(owner)
       if record then
+        despite_memory()
         redis.call('ZADD', ENDS, integer(math.max(at, us + ttl * 1000)), owner)
         showed_life(addr)
         wanted, changed = nil, true
@@ -285,6 +289,7 @@ if sharing then
     local record, at = record_of(owner)
     if not record then return {0, integer(us)} end
     local was, to = first_end(), us + ttl * 1000
+    despite_memory()
     redis.call('ZADD', ENDS, integer(exactly and to or math.max(at, to)), owner)
     keep()
     if alone then return {1, integer(us)} end
