@@ -48,6 +48,7 @@ var leaseCases = []Case{
 		ID:     "lease/23-renewal-recovers",
 		Title:  "renewals that fail and recover within the TTL are no loss",
 		Clause: "Only the service's own word, or the end of the TTL, ends a lease.",
+		needs:  []need{needExpiry},
 		run:    renewalRecovers,
 	},
 	{
