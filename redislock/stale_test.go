@@ -90,7 +90,7 @@ func TestDemotedServer(t *testing.T) {
 	ch := queue(t.Context(), t, b, request("k"))
 	fillPool(t, px, b, 20)
 	follow(t, next, old)
-	must(t, next.SlaveOf(t.Context(), "NO", "ONE").Err())
+	must(t, next.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	px.To(successor)
 	follow(t, admin, successor)
 
@@ -105,7 +105,7 @@ func TestDemotedServer(t *testing.T) {
 	must(t, g.Release(t.Context()))
 
 	// While no server can write, a request has that outcome.
-	must(t, next.SlaveOf(t.Context(), "127.0.0.1", "1").Err())
+	must(t, next.ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
 	if _, err := b.TryAcquire(t.Context(), request("new")); err == nil || isUncertain(err) || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("at a replica: %v", err)
 	}
@@ -115,7 +115,7 @@ func TestDemotedServer(t *testing.T) {
 func follow(t *testing.T, c *redis.Client, of string) {
 	t.Helper()
 	host, port, _ := strings.Cut(of, ":")
-	must(t, c.SlaveOf(t.Context(), host, port).Err())
+	must(t, c.ReplicaOf(t.Context(), host, port).Err())
 	eventually(t, "the replica is in step", func() bool {
 		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
