@@ -16,11 +16,11 @@ const manyReadersClause = "The head of the queue is granted as soon as it fits, 
 var manyReadersCases = []Case{
 	{
 		ID:     "shared/43-many-readers",
-		Title:  "500 readers of one client that wait behind a writer are all granted, keep their leases, and unlock",
+		Title:  "200 readers of one client that wait behind a writer are all granted, keep their leases, and unlock",
 		Clause: manyReadersClause,
 		needs:  []need{needShared, needQueue},
 		alone:  true,
-		run:    func(t *T) { manyReaders(t, 500) },
+		run:    func(t *T) { manyReaders(t, 200) },
 	},
 	{
 		ID:     "shared/43-ten-thousand-readers",
