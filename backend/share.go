@@ -94,6 +94,29 @@ func (s Share) FreeSlots(taken []int) []int {
 	return slots
 }
 
+// Fits reports whether s can hold the key beside held. The whole key, readers and permits exclude each other. Permits fit
+// if they and those held are together at most the capacity of s; those held may have another capacity.
+func (s Share) Fits(held []Share) bool {
+	weight := s.Weight
+	for _, h := range held {
+		if s.Exclusive() || h.Exclusive() || (s.Capacity == 0) != (h.Capacity == 0) {
+			return false
+		}
+		weight += h.Weight
+	}
+	return s.Capacity == 0 || weight <= s.Capacity
+}
+
+// Admitted returns how many of the first of a queue can hold the key together.
+func Admitted(queue []Share) int {
+	for i, s := range queue {
+		if !s.Fits(queue[:i]) {
+			return i
+		}
+	}
+	return len(queue)
+}
+
 // CheckShare returns an error that matches errors.ErrUnsupported if c does not declare s.
 func (c Capabilities) CheckShare(s Share) error {
 	switch {
