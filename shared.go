@@ -50,9 +50,10 @@ func (rw *RWMutex) RLocker() Mutex { return rw.reader }
 // Semaphore is a lock with a number of permits. Acquire takes some of them until its lease
 // ends, and a lease that is lost frees its own permits only. Requests are granted in the order
 // in which they came to the backend: a large one waits in front of smaller ones that would fit.
-// Nothing is configured at the backend: the first request sets the capacity, and another one
-// is refused with ErrInvalid while the semaphore is in use. The Mutex of the same name takes
-// all permits, of any capacity.
+// Nothing is configured at the backend: a request brings its capacity n, and is granted if with
+// it at most n permits are held, also by requests of another capacity. So a deployment may change
+// n while the semaphore is in use. The Mutex of the same name takes all permits, of any capacity;
+// its readers and its permits wait for each other.
 //
 // A Semaphore has no state, as a Mutex.
 type Semaphore struct {
@@ -95,8 +96,8 @@ func (s *Semaphore) Weighted(n int) Mutex {
 	return m
 }
 
-// Free returns how many permits are free at the moment. It is none while the Mutex of the name, or a reader, holds the
-// lock. Requests that wait are not counted, so a TryAcquire of free permits may be refused. It asks the backend once; if
+// Free returns how many of the permits of s are free at the moment: its capacity less the permits that are held, of any
+// capacity. It is none while the Mutex of the name, or a reader, holds the lock. Requests that wait are not counted, so a TryAcquire of free permits may be refused. It asks the backend once; if
 // that cannot inspect, the error matches errors.ErrUnsupported.
 func (s *Semaphore) Free(ctx context.Context) (int, error) {
 	m := s.Weighted(1).(*mutex)

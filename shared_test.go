@@ -255,7 +255,7 @@ func TestShareOfEvents(t *testing.T) {
 	c := newClient(t, memlock.New(), lock.WithObserver(o))
 	l := mustLock(t, c.Semaphore("k", 3).Weighted(2))
 	_, err := c.RWMutex("k").TryRLock(t.Context())
-	wantErr(t, "TryRLock beside permits", err, lock.ErrInvalid)
+	wantErr(t, "TryRLock beside permits", err, lock.ErrLocked)
 	_, err = c.Mutex("k").TryLock(t.Context())
 	wantErr(t, "TryLock beside permits", err, lock.ErrLocked)
 	wantErr(t, "Unlock", l.Unlock(t.Context()), nil)

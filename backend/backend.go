@@ -120,11 +120,11 @@ type Keeper interface {
 type Downgrader interface {
 	// Downgrade makes an exclusive grant that of a reader, in one step: nothing else holds
 	// the key in between. Readers at the head of the queue are then granted. The token stays.
-	// A second call after an error completes it, and does nothing to a reader. It returns
-	// ErrLost if this grant does not hold the key, and the error of CapacityError if permits
-	// are waited for. An error that is marked by NotExecuted, or matches ErrInvalid, concerns
-	// the requests of this call: package lock remembers that one of an earlier call may still
-	// be executed.
+	// Permits in the queue wait on, as they would behind any reader. A second call after an
+	// error completes the downgrade, and does nothing to a reader. Downgrade returns ErrLost if
+	// this grant does not hold the key. An error that is marked by NotExecuted, or matches
+	// ErrInvalid, concerns the requests of this call: package lock remembers that one of an
+	// earlier call may still be executed.
 	Downgrade(ctx context.Context) error
 }
 

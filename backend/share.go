@@ -10,12 +10,8 @@ const MaxPermits = 1024
 
 // Share is the part of a key that a request asks for. The zero Share is the whole key: the
 // request is exclusive. Every key has one queue for all shares. Its head is granted as soon as
-// no exclusive grant holds the key and the weights held plus its own are at most its capacity;
-// an exclusive request is granted as soon as nothing holds the key. A request behind one that
-// cannot be granted waits, also if it would fit.
-//
-// All shared requests that hold a key or wait for it have the same capacity. A request with
-// another one fails with the error of [CapacityError].
+// it fits beside the holders, see [Share.Fits]. A request behind one that cannot be granted waits,
+// also if it would fit.
 type Share struct {
 	// Weight is the number of permits, from 1 to Capacity; 1 for a reader.
 	Weight int `json:"weight,omitempty"`
@@ -94,8 +90,9 @@ func (s Share) FreeSlots(taken []int) []int {
 	return slots
 }
 
-// Fits reports whether s can hold the key beside held. The whole key, readers and permits exclude each other. Permits fit
-// if they and those held are together at most the capacity of s; those held may have another capacity.
+// Fits reports whether s can hold the key beside held. The whole key, readers and permits exclude
+// each other. Permits fit if they and those held are together at most the capacity of s; those held
+// may have another capacity. One share with the weights of several stands for them in held.
 func (s Share) Fits(held []Share) bool {
 	weight := s.Weight
 	for _, h := range held {
@@ -109,13 +106,40 @@ func (s Share) Fits(held []Share) bool {
 
 // Admitted returns how many of the first of a queue can hold the key together.
 func Admitted(queue []Share) int {
+	var a Admission
 	for i, s := range queue {
-		if !s.Fits(queue[:i]) {
+		if !a.Next(s) {
 			return i
 		}
 	}
 	return len(queue)
 }
+
+// Admission finds those at the head of a queue that hold the key together, as [Admitted] does, for
+// a caller that has no slice of shares. The zero Admission is that of a free key.
+type Admission struct {
+	held Share // one with the weights of all
+	some bool
+	full bool
+}
+
+// Next reports whether the next request of the queue holds the key. After one that does not, it
+// returns false.
+func (a *Admission) Next(s Share) bool {
+	var held []Share
+	if a.some {
+		held = []Share{a.held}
+	}
+	if a.full = a.full || !s.Fits(held); a.full {
+		return false
+	}
+	s.Weight += a.held.Weight
+	a.held, a.some = s, true
+	return true
+}
+
+// Full reports whether a request did not fit.
+func (a *Admission) Full() bool { return a.full }
 
 // CheckShare returns an error that matches errors.ErrUnsupported if c does not declare s.
 func (c Capabilities) CheckShare(s Share) error {

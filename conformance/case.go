@@ -34,7 +34,7 @@ func Cases() []Case {
 	var all []Case
 	for _, section := range [][]Case{
 		capabilityCases, exclusionCases, waitingCases, queueCases, deadWaiterCases, orphanCases, cancellationCases, releaseCases,
-		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases, overlapCases, sharedCases, manyReadersCases, downgradeCases, permitCases, sharedEndCases, sharedDeadCases, endedCases,
+		leaseCases, lossCases, fencingCases, ambiguityCases, nameCases, lifecycleCases, combinatorCases, overlapCases, sharedCases, manyReadersCases, downgradeCases, permitCases, capacityCases, sharedEndCases, sharedDeadCases, endedCases,
 	} {
 		all = append(all, section...)
 	}

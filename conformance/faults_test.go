@@ -32,7 +32,7 @@ type fault struct {
 }
 
 // faults are all of them.
-var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches, faultsOfStrangers, faultsOfOverlaps, faultsOfShares)
+var faults = slices.Concat(faultsOfHolds, faultsOfManners, faultsOfBatches, faultsOfStrangers, faultsOfOverlaps, faultsOfShares, faultsOfCapacities)
 
 // service is what the clients of one broken service share.
 type service struct {

@@ -81,18 +81,6 @@ var faultsOfShares = []fault{
 		may:   []string{"shared/45-another-capacity", "shared/46-broken", "shared/47-abandoned"},
 	},
 	{
-		name: "another capacity is granted",
-		build: onPermits(func(w *wrap, req *backend.Request) {
-			info, err := w.Backend.Inspect(context.Background(), req.Key)
-			if err == nil && info.Holder != nil && info.Holder.Share.Capacity > 0 {
-				req.Share.Capacity = info.Holder.Share.Capacity
-				req.Share.Weight = min(req.Share.Weight, req.Share.Capacity)
-			}
-		}),
-		must: []string{"shared/45-another-capacity"},
-		may:  []string{"shared/45-readers-and-permits"},
-	},
-	{
 		name: "two holders have the same slots",
 		build: onShareGrant(func(_ *wrap, req backend.Request, g *shareFault) {
 			g.slots = func() (slots []int) {
@@ -102,7 +90,8 @@ var faultsOfShares = []fault{
 				return slots
 			}
 		}),
-		must: []string{"shared/45-slots", "shared/45-many-workers"},
+		must: []string{"shared/45-slots", "shared/45-many-workers", "shared/45-another-capacity"},
+		may:  []string{"shared/45-another-capacity-waits"},
 	},
 	{
 		name: "one release frees all shares",
@@ -140,7 +129,7 @@ var faultsOfShares = []fault{
 			g.downgrade = func(context.Context) error { return nil }
 		}),
 		must: []string{"shared/44-downgrade", "shared/44-downgrade-reply-dropped",
-			"shared/44-downgrade-refused-later", "shared/44-downgrade-late", "shared/45-readers-and-permits"},
+			"shared/44-downgrade-refused-later", "shared/44-downgrade-late"},
 	},
 	{
 		name: "a downgrade that is sent again is refused",

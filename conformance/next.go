@@ -36,18 +36,45 @@ var pending = []Pending{
 	{"zookeeper", readersCase, "of 10,000 readers of one client many are not granted, and half of the leases are lost"},
 	{"etcd", "integration/etcd TestManyLeases", "20,000 leases of one client can all be lost at once, as the server falls behind"},
 	{"etcd", "integration/etcd TestGRPCProxy", "a lease of TTL 2 s through etcd's gRPC proxy is lost"},
+	{"redis", "shared/45-another-capacity", capacityEffect},
+	{"redis", "shared/45-another-capacity-waits", capacityEffect},
+	{"redis", "shared/45-readers-and-permits", kindsEffect},
+	{"redis", "shared/44-downgrade-before-permits", downgradeEffect},
+	{"postgres", "shared/45-another-capacity", capacityEffect},
+	{"postgres", "shared/45-another-capacity-waits", capacityEffect},
+	{"postgres", "shared/45-readers-and-permits", kindsEffect},
+	{"postgres", "shared/44-downgrade-before-permits", downgradeEffect},
+	{"mysql", "shared/45-another-capacity", capacityEffect},
+	{"mysql", "shared/45-another-capacity-waits", capacityEffect},
+	{"mysql", "shared/45-readers-and-permits", kindsEffect},
+	{"mysql", "shared/44-downgrade-before-permits", downgradeEffect},
+	{"etcd", "shared/45-another-capacity", capacityEffect},
+	{"etcd", "shared/45-another-capacity-waits", capacityEffect},
+	{"etcd", "shared/45-readers-and-permits", kindsEffect},
+	{"etcd", "shared/44-downgrade-before-permits", downgradeEffect},
+	{"zookeeper", "shared/45-another-capacity", capacityEffect},
+	{"zookeeper", "shared/45-another-capacity-waits", capacityEffect},
+	{"zookeeper", "shared/45-readers-and-permits", kindsEffect},
+	{"zookeeper", "shared/44-downgrade-before-permits", downgradeEffect},
+	{"file", "shared/45-another-capacity", capacityEffect},
+	{"file", "shared/45-another-capacity-waits", capacityEffect},
+	{"file", "shared/45-readers-and-permits", kindsEffect},
+	{"file", "shared/44-downgrade-before-permits", downgradeEffect},
 }
 
 const (
-	relockCase   = "waiting/10-served-beside-relocks"
-	relockEffect = "a client that locks again at once can keep out a waiter of another process for minutes"
-	readersCase  = "shared/43-ten-thousand-readers"
-	fixedCase    = "lease/24-fixed-lease-in-full"
-	fixedEffect  = "a lease without renewal is trusted for 67 to 80 % of its TTL on a client in use"
-	exitCase     = "waiting/12-releaser-exits"
-	exitEffect   = "a waiter behind two dead processes waits for up to a TTL more if the process that unlocked has ended"
-	shortCase    = "shared/48-dead-waiter-short-attempts"
-	shortEffect  = "a dead writer at the head of the queue keeps out readers that only try, or wait briefly, for longer than 3 s"
+	relockCase      = "waiting/10-served-beside-relocks"
+	relockEffect    = "a client that locks again at once can keep out a waiter of another process for minutes"
+	readersCase     = "shared/43-ten-thousand-readers"
+	fixedCase       = "lease/24-fixed-lease-in-full"
+	fixedEffect     = "a lease without renewal is trusted for 67 to 80 % of its TTL on a client in use"
+	exitCase        = "waiting/12-releaser-exits"
+	exitEffect      = "a waiter behind two dead processes waits for up to a TTL more if the process that unlocked has ended"
+	shortCase       = "shared/48-dead-waiter-short-attempts"
+	shortEffect     = "a dead writer at the head of the queue keeps out readers that only try, or wait briefly, for longer than 3 s"
+	capacityEffect  = "permits of another capacity than those in use are refused with an error, so a rolling deployment cannot change it"
+	kindsEffect     = "readers and permits of one name refuse each other with an error, and do not wait for each other"
+	downgradeEffect = "Downgrade returns an error while permits wait"
 )
 
 // PendingTests returns what is left out unless LOCK_TEST_NEXT is set.

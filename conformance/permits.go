@@ -2,11 +2,9 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,20 +42,6 @@ var permitCases = []Case{
 		Clause: "Slots returns the lowest permits that were free when the grant was made.",
 		needs:  []need{needPermits},
 		run:    slots,
-	},
-	{
-		ID:     "shared/45-another-capacity",
-		Title:  "a request with another capacity is refused with an error that names both, until the lock is free",
-		Clause: "All shared requests that hold a key or wait for it have the same capacity.",
-		needs:  []need{needPermits},
-		run:    anotherCapacity,
-	},
-	{
-		ID:     "shared/45-readers-and-permits",
-		Title:  "readers and permits of one name refuse each other",
-		Clause: "All shared requests that hold a key or wait for it have the same capacity.",
-		needs:  []need{needShared, needPermits},
-		run:    readersAndPermits,
 	},
 }
 
@@ -197,63 +181,4 @@ func slots(t *T) {
 	if l := t.mustLock(t.client().Mutex(key), "the Mutex of the name"); l.Slots() != nil {
 		t.errorf("slots of a Mutex: want none, got %v", l.Slots())
 	}
-}
-
-// otherCapacity checks that a request for a share is refused because another capacity is in use.
-func (t *T) otherCapacity(key string, s lock.Share, what string, names ...string) {
-	m := shareOf(t.client(), key, s)
-	for name, call := range map[string]func(context.Context) (*lock.Lease, error){"TryLock": m.TryLock, "Lock": m.Lock} {
-		_, err := call(t.ctx)
-		if !errors.Is(err, lock.ErrInvalid) {
-			t.errorf("%s of the share %s %s: want ErrInvalid, got %v", name, s, what, err)
-			continue
-		}
-		for _, part := range names {
-			if !strings.Contains(err.Error(), part) {
-				t.errorf("%s of the share %s %s: want an error that contains %q, got %v", name, s, what, part, err)
-			}
-		}
-	}
-}
-
-func anotherCapacity(t *T) {
-	key := t.key("capacity")
-	l := t.mustLock(t.client().Semaphore(key, 5).Weighted(1), "a free key")
-	t.otherCapacity(key, permits(1, 6), "while one of 5 is held", "semaphore of 5", "semaphore of 6")
-	second := t.mustLock(t.client().Semaphore(key, 5).Weighted(1), "a permit of the same capacity")
-	t.mustUnlock(l, "the first holder")
-	t.otherCapacity(key, permits(6, 6), "while one of 5 is held", "semaphore of 5", "semaphore of 6")
-	t.mustUnlock(second, "the second holder")
-	l = t.mustLock(t.client().Semaphore(key, 6).Weighted(6), "a free key with another capacity")
-	t.mustUnlock(l, "the holder of 6 of 6")
-	if _, ok := t.probe.(backend.Waiter); ok {
-		m := t.mustLock(t.client().Mutex(key), "a free key")
-		got := t.queueShares(key, permits(1, 3))
-		t.otherCapacity(key, permits(1, 2), "while one of 3 is waited for", "semaphore of 3", "semaphore of 2")
-		t.mustUnlock(m, "the Mutex")
-		t.mustUnlock(t.granted(t.slack(), "the waiter", got[0]).lease, "the waiter")
-	}
-	t.free(t.client(), key, "after a semaphore", t.slack())
-}
-
-func readersAndPermits(t *T) {
-	key := t.key("readers-permits")
-	r := t.mustLock(t.client().RWMutex(key).RLocker(), "a free key")
-	t.otherCapacity(key, permits(1, 2), "beside a reader", "read/write lock", "semaphore of 2")
-	t.mustUnlock(r, "the reader")
-	p := t.mustLock(t.client().Semaphore(key, 2).Weighted(1), "a free key")
-	t.otherCapacity(key, backend.Reader, "beside a permit", "read/write lock", "semaphore of 2")
-	t.mustUnlock(p, "the permit")
-	w := t.mustLock(t.client().Mutex(key), "a free key")
-	if _, ok := t.probe.(backend.Waiter); ok {
-		got := t.queueShares(key, permits(2, 2))
-		if err := w.Downgrade(t.ctx); !errors.Is(err, lock.ErrInvalid) {
-			t.errorf("Downgrade of a writer that permits wait for: want ErrInvalid, got %v", err)
-		}
-		t.stillWaits("beside a writer whose Downgrade was refused", got...)
-		t.mustUnlock(w, "the writer")
-		w = t.granted(t.slack(), "the waiter", got[0]).lease
-	}
-	t.mustUnlock(w, "the last holder")
-	t.free(t.client(), key, "after all", t.slack())
 }

@@ -12,12 +12,10 @@ import (
 // first waiter does not fit beside the holders. So a free lock uses no memory, and a lock with
 // waiters is never seen free.
 type entry struct {
-	sh        *shard
-	id        lockID
-	holders   []*grant      // in the order of their tokens; an exclusive one is the only one
-	weight    int           // of the holders together
-	shares    int           // the number of shared holders and waiters, which have one capacity
-	lastShare backend.Share // of the last of them that came
+	sh      *shard
+	id      lockID
+	holders []*grant // in the order of their tokens; an exclusive one is the only one
+	weight  int      // of the holders together
 
 	first, last *waiter // the queue, in the order of arrival
 
@@ -76,41 +74,17 @@ func (sh *shard) take(g *grant, now, until time.Time) {
 		sh.locks = map[lockID]*entry{}
 	}
 	sh.locks[g.id] = e
-	e.countShare(g.share)
 	e.grantTo(g, now, until)
 }
 
-// countShare counts a new holder or waiter, if it is a shared one.
-func (e *entry) countShare(s backend.Share) {
-	if !s.Exclusive() {
-		e.lastShare = s
-		e.shares++
-	}
-}
-
-func (e *entry) uncountShare(s backend.Share) {
-	if !s.Exclusive() {
-		e.shares--
-	}
-}
-
-// checkCapacity returns an error if the lock is used with another capacity.
-func (e *entry) checkCapacity(s backend.Share) error {
-	if !s.Exclusive() && e.shares > 0 && e.lastShare.Capacity != s.Capacity {
-		return backend.CapacityError(s, e.lastShare)
-	}
-	return nil
-}
-
-// fits reports whether a share can be held beside the holders.
+// fits reports whether a share can be held beside the holders, which are of one kind.
 func (e *entry) fits(s backend.Share) bool {
-	switch {
-	case len(e.holders) == 0:
+	if len(e.holders) == 0 {
 		return true
-	case s.Exclusive() || e.holders[0].share.Exclusive():
-		return false
 	}
-	return s.Capacity == 0 || e.weight+s.Weight <= s.Capacity
+	held := e.holders[0].share
+	held.Weight = e.weight
+	return s.Fits([]backend.Share{held})
 }
 
 // grantTo adds g to the holders, with a new token.
@@ -140,7 +114,6 @@ func (e *entry) end(g *grant, now time.Time) bool {
 	i := slices.Index(e.holders, g)
 	e.holders = slices.Delete(e.holders, i, i+1)
 	e.weight -= g.share.Weight
-	e.uncountShare(g.share)
 	e.admit(now)
 	if len(e.holders) > 0 {
 		return true
@@ -169,7 +142,6 @@ func (e *entry) admit(now time.Time) {
 // enqueue adds a waiter at the end of the queue.
 func (e *entry) enqueue(w *waiter, now time.Time) {
 	w.queued, w.grant.since = true, now
-	e.countShare(w.grant.share)
 	w.prev = e.last
 	if e.last == nil {
 		e.first = w
@@ -183,7 +155,6 @@ func (e *entry) enqueue(w *waiter, now time.Time) {
 // remove takes a waiter that gives up out of the queue, and admits those that fit then.
 func (e *entry) remove(w *waiter, now time.Time) {
 	e.unlink(w)
-	e.uncountShare(w.grant.share)
 	e.admit(now)
 }
 
@@ -213,7 +184,6 @@ func (e *entry) refuse(err error, now time.Time, match func(*waiter) bool) {
 		next := w.next
 		if match(w) {
 			e.unlink(w)
-			e.uncountShare(w.grant.share)
 			w.err = err
 			close(w.done)
 			refused = true

@@ -87,12 +87,8 @@ func (g *grant) Downgrade(ctx context.Context) error {
 		if !g.share.Exclusive() {
 			return nil
 		}
-		if err := e.checkCapacity(backend.Reader); err != nil {
-			return err
-		}
 		g.share = backend.Reader
 		e.weight = g.share.Weight
-		e.countShare(g.share)
 		e.admit(now)
 		return nil
 	})

@@ -126,11 +126,11 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	sh := b.space.shard(id)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	g, e, err := b.try(sh, id, &req, now)
-	if g == nil && err == nil {
-		err = e.locked(now)
+	g, e := b.try(sh, id, &req, now)
+	if g == nil {
+		return nil, e.locked(now)
 	}
-	return g, err
+	return g, nil
 }
 
 // Acquire implements backend.Waiter. An attempt that fails has left the queue.
@@ -145,10 +145,10 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		sh.mu.Unlock()
 		return nil, backend.ErrClosed
 	}
-	g, e, err := b.try(sh, id, &req, now)
-	if g != nil || err != nil {
+	g, e := b.try(sh, id, &req, now)
+	if g != nil {
 		sh.mu.Unlock()
-		return g, err
+		return g, nil
 	}
 	w := &waiter{ttl: req.TTL, done: make(chan struct{})}
 	b.fill(&w.grant, sh, id, &req)
@@ -176,34 +176,32 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 
 // try grants a lock that is free, that the attempt already holds, or of which its share fits. Else it
 // returns no grant, but the entry of the lock. The mutex of the shard is held.
-func (b *Backend) try(sh *shard, id lockID, req *backend.Request, now time.Time) (backend.Grant, *entry, error) {
+func (b *Backend) try(sh *shard, id lockID, req *backend.Request, now time.Time) (backend.Grant, *entry) {
 	e := sh.live(id, now)
 	if e == nil {
 		g := &grant{}
 		b.fill(g, sh, id, req)
 		sh.take(g, now, now.Add(req.TTL))
-		return g, nil, nil
+		return g, nil
 	}
 	if g := e.repeated(req, now); g != nil {
-		return g, e, nil
+		return g, e
 	}
-	g, err := b.join(e, req, now)
-	return g, e, err
+	if g := b.join(e, req, now); g != nil {
+		return g, e
+	}
+	return nil, e
 }
 
 // join grants a share of a held lock if it fits and no waiter is queued. Otherwise it returns nil.
-func (b *Backend) join(e *entry, req *backend.Request, now time.Time) (backend.Grant, error) {
-	if err := e.checkCapacity(req.Share); err != nil {
-		return nil, err
-	}
+func (b *Backend) join(e *entry, req *backend.Request, now time.Time) *grant {
 	if e.first != nil || !e.fits(req.Share) {
-		return nil, nil
+		return nil
 	}
 	g := &grant{}
 	b.fill(g, e.sh, e.id, req)
-	e.countShare(g.share)
 	e.grantTo(g, now, now.Add(req.TTL))
-	return g, nil
+	return g
 }
 
 func (b *Backend) fill(g *grant, sh *shard, id lockID, req *backend.Request) {
