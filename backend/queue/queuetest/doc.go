@@ -1,0 +1,5 @@
+// Package queuetest has the rule that every queue.Service keeps, as code, and the checks that a Service must pass.
+//
+// [Reference] is the rule of one key: it says exactly what a service answers to each operation, and which events it
+// sends. Its comment has the rule as a list, from which the scripts or procedures of a service can be written.
+package queuetest

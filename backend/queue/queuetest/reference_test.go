@@ -1,0 +1,40 @@
+package queuetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/queue"
+)
+
+func attempt(owner string, mode queue.Mode) queue.Attempt {
+	return queue.Attempt{Request: backend.Request{Key: "k", Owner: owner, TTL: 10 * time.Second}, Mode: mode}
+}
+
+// A released key is pushed to the first waiter. If it is not claimed, the waiters of that process are passed over, and
+// the next grant is shorter.
+func TestUnclaimed(t *testing.T) {
+	var r Reference
+	for i, c := range []struct{ process, owner string }{{"p", "a"}, {"q", "b"}, {"s", "c"}, {"q", "d"}, {"s", "e"}} {
+		a, events := r.Acquire(time.Duration(i)*time.Millisecond, c.process, attempt(c.owner, queue.Join))
+		if a.Granted != (i == 0) || a.Watch != (i == 1) || len(events) > 0 {
+			t.Fatal(c.owner, a, events)
+		}
+	}
+	ended, events := r.End(time.Second, "p", queue.End{Request: backend.Request{Key: "k", Owner: "a"}})
+	if !ended.Held || ended.Pass != queue.ProvisionalTTL || len(events) != 2 || // c is told once
+		events[0].Kind != Granted || events[0].Owner != "b" || events[1].Kind != LeaseEnds || events[1].Owner != "c" {
+		t.Fatal(ended, events)
+	}
+	passed, events := r.Pass(4*time.Second, "k")
+	if passed.Pass != queue.ProvisionalTTL/4 || len(events) != 2 || events[0].Owner != "c" || events[1].Owner != "d" {
+		t.Fatal(passed, events)
+	}
+	if r.Acquire(4*time.Second, "s", attempt("c", queue.Join)); r.lapses != 0 {
+		t.Fatal("a claim does not end the row of lapses")
+	}
+	if _, events = r.End(5*time.Second, "s", queue.End{Request: backend.Request{Key: "k", Owner: "c"}}); events[0].Owner != "e" {
+		t.Fatal("got", events, "want the waiter behind that of a suspect")
+	}
+}

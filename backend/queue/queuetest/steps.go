@@ -1,0 +1,186 @@
+package queuetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/queue"
+)
+
+// begin takes the steps 1 to 3 of an operation. The sender "" is none.
+func (r *Reference) begin(now time.Duration, key, sender string) {
+	r.op = operation{now: now, key: key}
+	// 1. Expire.
+	before := len(r.holders)
+	r.holders = slices.DeleteFunc(r.holders, func(h holder) bool {
+		over := r.due(h.end)
+		if over && h.unclaimed {
+			add(&r.suspects, h.process)
+			r.lapses = min(r.lapses+1, queue.MaxUnclaimed)
+		}
+		return over
+	})
+	if len(r.holders) == 0 && len(r.waiters) == 0 {
+		r.suspects, r.lapses, r.informed = nil, 0, nil
+	}
+	// 2. Note.
+	if len(r.holders) == before && r.watcher() != "" {
+		r.op.watcher, r.op.end = r.watcher(), r.first().end
+	}
+	// 3. Life.
+	if sender == "" {
+		return
+	}
+	for i := range r.holders {
+		if h := &r.holders[i]; h.process == sender && h.unclaimed {
+			h.unclaimed, r.lapses = false, 0
+		}
+	}
+	delete(r.suspects, sender)
+	for i := range r.waiters {
+		if w := &r.waiters[i]; w.process == sender {
+			w.asked = nil
+		}
+	}
+}
+
+// admit is step 5.
+func (r *Reference) admit() {
+	for len(r.waiters) > 0 {
+		w := r.waiters[0]
+		switch {
+		case r.suspects[w.process], w.process != r.op.sender && r.Reachable != nil && !r.Reachable(w.process):
+			r.waiters = r.waiters[1:]
+		case r.fits(w.Share):
+			r.waiters = r.waiters[1:]
+			r.grant(w)
+		case w.asked != nil && r.due(*w.asked+queue.ProvisionalTTL):
+			add(&r.suspects, w.process)
+			r.waiters = r.waiters[1:]
+		default:
+			return
+		}
+	}
+}
+
+// grant makes w a holder. It is not in the queue any more.
+func (r *Reference) grant(w waiter) {
+	now := r.op.now
+	r.last = max(r.last+1, uint64(now.Microseconds())) //nolint:gosec // no time is before the fixed one
+	var taken []int
+	for _, h := range r.holders {
+		taken = append(taken, h.Slots...)
+	}
+	h := holder{
+		Holder:  backend.Holder{Contender: w.Contender, Token: r.last, Slots: w.Share.FreeSlots(taken)},
+		process: w.process, since: now, end: now + w.ttl,
+	}
+	if w.Owner != r.op.self {
+		lease := queue.Provisional(w.ttl, r.lapses)
+		h.end, h.unclaimed = now+lease, true
+		if r.op.pushed == 0 || lease < r.op.pushed {
+			r.op.pushed = lease
+		}
+		r.send(Event{Kind: Granted, Process: w.process, Owner: w.Owner, Grant: queue.Grant{
+			Key: r.op.key, Owner: w.Owner, Token: h.Token, Slots: h.Slots, Expires: h.end, TTL: lease,
+		}})
+	}
+	r.holders = append(r.holders, h)
+}
+
+// inform is step 6.
+func (r *Reference) inform() {
+	watcher, first := r.watcher(), r.first()
+	if watcher == "" {
+		return
+	}
+	changed := watcher != r.op.watcher || r.before(first.end, r.op.end)
+	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.ToldEvery))
+	if all {
+		now := r.op.now
+		r.informed = &now
+	}
+	seen := map[string]bool{first.process: true}
+	for _, w := range r.waiters[:min(len(r.waiters), queue.Told)] {
+		if w.Owner != r.op.self && (changed && w.Owner == watcher || all && !seen[w.process]) {
+			r.send(Event{Kind: LeaseEnds, Process: w.process, Owner: w.Owner, Left: first.end - r.op.now})
+		}
+		seen[w.process] = true
+	}
+}
+
+// watcher returns the owner of the watcher, or "".
+func (r *Reference) watcher() string {
+	first := r.first()
+	if first == nil || len(r.waiters) == 0 {
+		return ""
+	}
+	for _, w := range r.waiters[:min(len(r.waiters), queue.Told)] {
+		if w.process != first.process {
+			return w.Owner
+		}
+	}
+	return r.waiters[0].Owner
+}
+
+// first returns the holder whose lease ends first, or nil.
+func (r *Reference) first() *holder {
+	var first *holder
+	for i := range r.holders {
+		if h := &r.holders[i]; first == nil || r.before(h.end, first.end) {
+			first = h
+		}
+	}
+	return first
+}
+
+func (r *Reference) firstWaiter() *waiter {
+	if len(r.waiters) == 0 {
+		return nil
+	}
+	return &r.waiters[0]
+}
+
+func (r *Reference) holder(owner string) *holder {
+	i := slices.IndexFunc(r.holders, func(h holder) bool { return h.Owner == owner })
+	if i < 0 {
+		return nil
+	}
+	return &r.holders[i]
+}
+
+func (r *Reference) fits(s backend.Share) bool {
+	held := make([]backend.Share, 0, len(r.holders))
+	for _, h := range r.holders {
+		held = append(held, h.Share)
+	}
+	return s.Fits(held)
+}
+
+// at returns h as an answer of that time has it.
+func (h *holder) at(now time.Duration) backend.Holder {
+	found := h.Holder
+	found.Age, found.Left = now-h.since, h.end-now
+	return found
+}
+
+func (r *Reference) send(e Event) { r.op.events = append(r.op.events, e) }
+
+// before reports whether a < b. All comparisons of times that decide something are made by before and due, for closest.
+func (r *Reference) before(a, b time.Duration) bool {
+	if d := (a - b).Abs(); d > 0 && (r.closest == 0 || d < r.closest) {
+		r.closest = d
+	}
+	return a < b
+}
+
+// due reports whether t has come.
+func (r *Reference) due(t time.Duration) bool { return !r.before(r.op.now, t) }
+
+func add(set *map[string]bool, member string) {
+	if *set == nil {
+		*set = map[string]bool{}
+	}
+	(*set)[member] = true
+}
