@@ -22,20 +22,22 @@ func staleConnections(t *T) {
 	kept := t.mustLock(c.Mutex(t.key("kept")), "a free key")
 	link.Delay(20 * time.Millisecond) // so that the requests overlap
 	var all sync.WaitGroup
+	var failed failures // a busy machine may answer some too late; their connections are open all the same
 	for range staleConnectionCount {
 		m := c.Mutex(t.key("fill"))
 		all.Go(func() {
 			if l, err := m.Lock(t.ctx); err != nil {
-				t.errorf("Lock of a free key: want a grant, got %v", err)
-			} else if err := l.Unlock(t.ctx); err != nil {
-				t.errorf("Unlock: want nil, got %v", err)
+				failed.add(err)
+			} else {
+				failed.add(l.Unlock(t.ctx))
 			}
 		})
 	}
 	all.Wait()
 	link.Delay(0)
-	if t.failed() {
-		return
+	if failed.n > staleConnectionCount/2 {
+		t.fatalf("%d locks of free keys at once: want at least half of them granted and unlocked, %d failed, the first with: %v",
+			staleConnectionCount, failed.n, failed.first)
 	}
 	silencer.SilenceOpen()
 	silent := time.Now()

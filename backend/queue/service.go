@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -177,3 +178,6 @@ type Grant struct {
 	Expires    time.Duration // when the grant ends, by the clock of Answer.Now; zero if it is not known, or if the attempt must ask anyway
 	TTL        time.Duration // for how long it was made
 }
+
+// ErrPoll is what [Pusher.Listen] returns if there will be no events: waiters ask at intervals.
+var ErrPoll = errors.New("no events")

@@ -1,0 +1,239 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// maxJoins is how many readers, or attempts for permits, of a line that have no place yet send a request at a time. The
+// service would not grant several exclusive attempts at once, so one of those does.
+const maxJoins = 16
+
+// line has the attempts of this process that wait for one key. Everything is guarded by Backend.mu.
+type line struct {
+	b     *Backend
+	users int
+
+	waiters []*attempt // that have a place, in the order of the queue
+	turns   []*attempt // that are to send a request, in this order
+	asking  int        // requests in flight
+	timer   *time.Timer
+	poll    schedule
+	polls   bool      // there are no events: each waiter asks
+	failing time.Time // the first of the failures since the last answer
+	backoff time.Duration
+	clock   clock
+}
+
+// enterLine adds an attempt to the line of its key, and lets it send its first request.
+func (b *Backend) enterLine(a *attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lines[a.req.Key]
+	if l == nil {
+		l = &line{b: b}
+		b.lines[a.req.Key] = l
+	}
+	l.users++
+	a.line = l
+	l.want(a)
+	if !a.turn {
+		a.makeWake()
+	}
+}
+
+func (b *Backend) leaveLine(a *attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := a.line
+	l.remove(a)
+	if i := slices.Index(l.turns, a); i >= 0 {
+		l.turns = slices.Delete(l.turns, i, i+1)
+	}
+	if l.users--; l.users == 0 {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+		delete(b.lines, a.req.Key)
+		return
+	}
+	l.next()
+}
+
+// want lets an attempt send a request as soon as it is its turn.
+func (l *line) want(a *attempt) {
+	if a.turn || a.wanted {
+		return
+	}
+	a.wanted = true
+	l.turns = append(l.turns, a)
+	l.next()
+}
+
+// next gives turns. An attempt with a place has one only if no other request is in flight.
+func (l *line) next() {
+	for len(l.turns) > 0 {
+		a := l.turns[0]
+		limit := 1
+		if a.place == outside && !a.req.Share.Exclusive() {
+			limit = maxJoins
+		}
+		if l.asking >= limit {
+			return
+		}
+		l.turns[0], l.turns = nil, l.turns[1:]
+		l.asking++
+		a.turn, a.wanted = true, false
+		a.signal()
+	}
+}
+
+// endTurn ends the turn of an attempt. If the service failed, those that have sent nothing yet fail with the
+// same error: in an outage they would wait for one another.
+func (l *line) endTurn(a *attempt, err error) {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	a.turn = false
+	l.asking--
+	if err != nil {
+		a.failure = err
+		if !l.failing.IsZero() {
+			l.failOthers(a, err)
+		}
+	}
+	l.next()
+}
+
+func (l *line) failOthers(failed *attempt, err error) {
+	for _, w := range l.turns {
+		if w != failed && w.place == outside && w.failure == nil {
+			w.failure = backend.NotExecuted(plain{err})
+			w.signal()
+		}
+	}
+}
+
+// plain hides how an error is marked.
+type plain struct{ error }
+
+// failedNow records a failure and returns for how long the service has failed.
+func (l *line) failedNow() time.Duration {
+	if l.failing.IsZero() {
+		l.failing, l.backoff = time.Now(), minBackoff
+	}
+	return time.Since(l.failing)
+}
+
+// again lets an attempt ask again after a failure. Others with a place whose TTL has passed in the outage ask at once, and fail.
+func (l *line) again(a *attempt) {
+	a.makeWake()
+	time.AfterFunc(l.backoff, func() {
+		l.b.mu.Lock()
+		defer l.b.mu.Unlock()
+		if a.line == l && a.state != ended {
+			l.want(a)
+		}
+	})
+	l.backoff = min(2*l.backoff, maxBackoff, max(a.req.TTL/12, minBackoff))
+}
+
+func (l *line) answered() { l.failing = time.Time{} }
+
+func (l *line) setPolls() {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	l.polls = true
+}
+
+// waits handles an answer that an attempt has a place, and sets when the line asks next.
+func (l *line) waits(a *attempt, r Answer) {
+	l.answered()
+	a.makeWake()
+	l.clock.observe(r)
+	was := a.place != outside
+	a.seen = r.Sent
+	if i := slices.Index(l.waiters, a); i < 0 || r.NoPlace {
+		if i >= 0 {
+			l.waiters = slices.Delete(l.waiters, i, i+1)
+		}
+		l.waiters = append(l.waiters, a)
+	}
+	if was && r.NoPlace {
+		l.othersDropped(a)
+	}
+	a.place = queued
+	l.poll.answered(a, r, l.polls)
+	l.arm()
+}
+
+// granted is called when an attempt of the line holds the key: the next one asks when that lease would end. noPlace:
+// the attempt had no place any more.
+func (l *line) granted(a *attempt, noPlace bool) {
+	l.answered()
+	if noPlace && a.place == queued {
+		l.othersDropped(a)
+	}
+	l.remove(a)
+	l.poll.granted(a)
+	l.arm()
+}
+
+// othersDropped makes the others ask: the service had removed a, and so all attempts of this process.
+func (l *line) othersDropped(a *attempt) {
+	if a.place == dropped {
+		return // they ask already
+	}
+	for _, w := range l.waiters {
+		if w != a {
+			w.place = dropped
+			l.want(w)
+		}
+	}
+}
+
+func (l *line) remove(a *attempt) {
+	i := slices.Index(l.waiters, a)
+	switch {
+	case i == 0:
+		l.waiters[0], l.waiters = nil, l.waiters[1:]
+		l.arm()
+	case i > 0:
+		l.waiters = slices.Delete(l.waiters, i, i+1)
+	}
+}
+
+// arm sets the timer that makes the first waiter ask.
+func (l *line) arm() {
+	switch {
+	case len(l.waiters) > 0 && l.timer == nil:
+		l.timer = time.AfterFunc(max(0, time.Until(l.poll.due(l.waiters[0]))), l.ring)
+	case len(l.waiters) > 0:
+		l.timer.Reset(max(0, time.Until(l.poll.due(l.waiters[0]))))
+	case l.timer != nil:
+		l.timer.Stop()
+	}
+}
+
+func (l *line) ring() {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	switch {
+	case len(l.waiters) == 0:
+	case time.Until(l.poll.due(l.waiters[0])) > 0:
+		l.arm() // it was set again meanwhile
+	case l.polls:
+		for _, w := range l.waiters {
+			l.want(w)
+		}
+	default:
+		l.want(l.waiters[0])
+	}
+}
+
+func (a *attempt) makeWake() {
+	if a.wake == nil {
+		a.wake = make(chan struct{}, 1)
+	}
+}
