@@ -84,7 +84,10 @@ func (a *attempt) acquire(ctx context.Context) error {
 			return failure
 		case turn:
 			err := a.poll(ctx)
-			a.line.endTurn(a, err)
+			a.line.endTurn(a)
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		select {
@@ -106,6 +109,7 @@ func (a *attempt) poll(ctx context.Context) error {
 	if a.state == revoked {
 		a.state = waiting // the answer is newer
 	}
+	a.wanted = false
 	a.b.mu.Unlock()
 	switch {
 	case p != nil && !polls && !p.Listening(a.req.Key):
@@ -164,7 +168,7 @@ func (a *attempt) granted(m Mode, r Answer) {
 	a.state = holding
 	a.line.clock.observe(r)
 	a.line.granted(a, r.NoPlace)
-	a.hold(r.Token, r.Slots, r.Sent, min(r.Left, a.req.TTL))
+	a.hold(r.Token, r.Slots, r.Sent, r.Sent.Add(min(r.Left, a.req.TTL)))
 }
 
 // waits handles an answer that the attempt has a place in the queue.
@@ -181,13 +185,21 @@ func (a *attempt) waits(m Mode, r Answer) {
 	}
 }
 
-// hold makes the attempt the grant that the service keeps for d from sent.
-func (a *attempt) hold(token uint64, slots []int, sent time.Time, d time.Duration) {
+// hold makes the attempt a grant that the service keeps until then, as an answer to a request that was sent at sent says.
+func (a *attempt) hold(token uint64, slots []int, sent, until time.Time) {
 	a.token, a.slots = token, slots
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if until := sent.Add(d); until.After(a.until) {
+	if until.After(a.until) {
 		a.sent, a.until = sent, until
+	}
+}
+
+// fail ends an attempt that waits. b.mu is held.
+func (a *attempt) fail(err error) {
+	if a.failure == nil {
+		a.failure = err
+		a.signal()
 	}
 }
 
@@ -201,16 +213,22 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	if a.state == holding { // by an event
+	if a.state == holding || a.state == ended { // by an event
 		return nil
 	}
-	since := a.line.failedNow()
-	switch tooLong := since >= a.req.TTL; {
-	case a.place == outside && a.unanswered.Load():
+	since := a.line.failed(a, err)
+	tooLong := since >= a.req.TTL
+	switch {
+	case errors.Is(err, backend.ErrInvalid) && a.place == outside && !a.unanswered.Load():
 		return err
-	case a.place == outside && (tooLong || !errors.Is(err, errRetry)):
+	case a.place == outside && (tooLong || a.unanswered.Load() || !errors.Is(err, errRetry)):
+		a.line.failTurns(a, err)
+		if a.unanswered.Load() {
+			return backend.Uncertain(err)
+		}
 		return backend.NotExecuted(err)
 	case tooLong, errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed):
+		a.line.again(a) // for the others
 		return backend.Uncertain(err)
 	}
 	a.line.again(a)

@@ -66,7 +66,7 @@ func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 		b.unregister(a)
 		return nil, err
 	}
-	a.hold(r.Token, r.Slots, r.Sent, min(r.Left, req.TTL))
+	a.hold(r.Token, r.Slots, r.Sent, r.Sent.Add(min(r.Left, req.TTL)))
 	return a, nil
 }
 

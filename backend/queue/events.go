@@ -29,7 +29,7 @@ func (b *Backend) Granted(g Grant) {
 	}
 	a.state = holding
 	a.line.granted(a, false)
-	a.hold(g.Token, g.Slots, until, 0)
+	a.hold(g.Token, g.Slots, g.Received, until)
 	a.signal()
 }
 

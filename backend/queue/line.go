@@ -49,6 +49,10 @@ func (b *Backend) leaveLine(a *attempt) {
 	defer b.mu.Unlock()
 	l := a.line
 	l.remove(a)
+	if a.turn { // which it has not used
+		a.turn = false
+		l.asking--
+	}
 	if i := slices.Index(l.turns, a); i >= 0 {
 		l.turns = slices.Delete(l.turns, i, i+1)
 	}
@@ -62,14 +66,16 @@ func (b *Backend) leaveLine(a *attempt) {
 	l.next()
 }
 
-// want lets an attempt send a request as soon as it is its turn.
+// want lets an attempt send a request as soon as it is its turn; if a request of it is in flight, another one.
 func (l *line) want(a *attempt) {
-	if a.turn || a.wanted {
+	if a.wanted {
 		return
 	}
 	a.wanted = true
-	l.turns = append(l.turns, a)
-	l.next()
+	if !a.turn {
+		l.turns = append(l.turns, a)
+		l.next()
+	}
 }
 
 // next gives turns. An attempt with a place has one only if no other request is in flight.
@@ -90,27 +96,39 @@ func (l *line) next() {
 	}
 }
 
-// endTurn ends the turn of an attempt. If the service failed, those that have sent nothing yet fail with the
-// same error: in an outage they would wait for one another.
-func (l *line) endTurn(a *attempt, err error) {
+// endTurn ends the turn of an attempt.
+func (l *line) endTurn(a *attempt) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	a.turn = false
 	l.asking--
-	if err != nil {
-		a.failure = err
-		if !l.failing.IsZero() {
-			l.failOthers(a, err)
-		}
+	if a.wanted {
+		l.turns = append(l.turns, a)
 	}
 	l.next()
 }
 
-func (l *line) failOthers(failed *attempt, err error) {
+// failed records that a request of an attempt had no answer, and returns for how long the service has failed. The attempts
+// with a place that tolerate no longer outage end.
+func (l *line) failed(a *attempt, err error) time.Duration {
+	if l.failing.IsZero() {
+		l.failing, l.backoff = time.Now(), minBackoff
+	}
+	since := time.Since(l.failing)
+	for _, w := range l.waiters {
+		if w != a && since >= w.req.TTL {
+			w.fail(backend.Uncertain(err))
+		}
+	}
+	return since
+}
+
+// failTurns ends the attempts that have sent nothing yet, after a request of one like them failed: in an outage they would wait for one
+// another.
+func (l *line) failTurns(a *attempt, err error) {
 	for _, w := range l.turns {
-		if w != failed && w.place == outside && w.failure == nil {
-			w.failure = backend.NotExecuted(plain{err})
-			w.signal()
+		if w != a && w.place == outside {
+			w.fail(backend.NotExecuted(plain{err}))
 		}
 	}
 }
@@ -118,22 +136,17 @@ func (l *line) failOthers(failed *attempt, err error) {
 // plain hides how an error is marked.
 type plain struct{ error }
 
-// failedNow records a failure and returns for how long the service has failed.
-func (l *line) failedNow() time.Duration {
-	if l.failing.IsZero() {
-		l.failing, l.backoff = time.Now(), minBackoff
-	}
-	return time.Since(l.failing)
-}
-
-// again lets an attempt ask again after a failure. Others with a place whose TTL has passed in the outage ask at once, and fail.
+// again lets an attempt ask again after a failure, or the first of the line if that attempt has ended.
 func (l *line) again(a *attempt) {
 	a.makeWake()
 	time.AfterFunc(l.backoff, func() {
 		l.b.mu.Lock()
 		defer l.b.mu.Unlock()
-		if a.line == l && a.state != ended {
+		switch {
+		case a.state == waiting || a.state == revoked:
 			l.want(a)
+		case len(l.waiters) > 0:
+			l.want(l.waiters[0])
 		}
 	})
 	l.backoff = min(2*l.backoff, maxBackoff, max(a.req.TTL/12, minBackoff))
@@ -176,7 +189,7 @@ func (l *line) granted(a *attempt, noPlace bool) {
 		l.othersDropped(a)
 	}
 	l.remove(a)
-	l.poll.granted(a)
+	l.poll.granted(a, l.polls)
 	l.arm()
 }
 
@@ -224,6 +237,7 @@ func (l *line) ring() {
 	case time.Until(l.poll.due(l.waiters[0])) > 0:
 		l.arm() // it was set again meanwhile
 	case l.polls:
+		l.poll.pause = min(2*l.poll.pause, maxPoll)
 		for _, w := range l.waiters {
 			l.want(w)
 		}

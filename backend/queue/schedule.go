@@ -23,11 +23,11 @@ func slack() time.Duration { return time.Millisecond + rand.N(time.Millisecond) 
 // schedule says when a line asks next.
 type schedule struct {
 	next    time.Time
-	latest  time.Time // what an event may not exceed
-	ask     time.Time // when shares ask whether the first waiter has answered; zero: not
-	repeat  bool      // an event came, or may have been lost, since the last request was sent
-	pause   time.Duration
-	endless int // answers in a row that showed a lease that does not end
+	latest  time.Time     // what an event may not exceed
+	ask     time.Time     // when shares ask whether the first waiter has answered; zero: not
+	repeat  bool          // an event came, or may have been lost, since the last request was sent
+	pause   time.Duration // without events, between two requests of a waiter
+	endless int           // answers in a row that showed a lease that does not end
 }
 
 // due returns when the first of a line asks.
@@ -60,7 +60,7 @@ func (s *schedule) answered(a *attempt, r Answer, polls bool) {
 	}
 	switch {
 	case polls:
-		s.pause = min(max(2*s.pause, minPoll), maxPoll)
+		s.pause = max(s.pause, minPoll)
 		next = min(s.pause, a.req.TTL/3)
 		if lease > 0 {
 			next = min(next, lease+time.Millisecond)
@@ -80,13 +80,16 @@ func (s *schedule) answered(a *attempt, r Answer, polls bool) {
 }
 
 // granted sets it after a grant to an attempt of the line.
-func (s *schedule) granted(a *attempt) {
+func (s *schedule) granted(a *attempt, polls bool) {
 	s.pause, s.ask = 0, time.Time{}
 	if !a.req.Share.Exclusive() {
 		s.ask = time.Now().Add(ProvisionalTTL) // those behind may be kept out by a dead first waiter
 	}
 	s.next = time.Now().Add(a.req.TTL + slack())
 	s.latest = s.next
+	if polls {
+		s.next = time.Now().Add(minPoll) // others of the line may have been granted the key too
+	}
 }
 
 // leaseEnds sets it after an event.
