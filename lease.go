@@ -116,9 +116,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Downgrade makes the lease of a writer that of a reader, in one step: nothing else is granted in
 // between, and readers that wait at the head of the queue are granted the lock. It never waits
-// for other holders. The token stays. It does nothing to the lease of a reader, and returns an
-// ErrInvalid for a lease of permits, for one with nested leases (WithReentry), and while others
-// wait for permits of the same name. It repeats a request that failed until ctx ends or half
+// for other holders; permits that wait go on to wait. The token stays. It does nothing to the
+// lease of a reader, and returns an ErrInvalid for a lease of permits, and for one with nested
+// leases (WithReentry). It repeats a request that failed until ctx ends or half
 // of the time up to Expires has passed. If the error matches ErrUncertain, others may read
 // already, or later: the lease is that of a reader from then on, and another call of Downgrade
 // completes it. After any other error nothing has changed. There is no opposite, see RWMutex.

@@ -100,9 +100,7 @@ type queuePlace struct {
 	others   int64 // number of keys of others when the key was put, or more; -1 if they were not counted
 }
 
-// enqueue puts the key of the attempt into the queue, in one round trip. The servers refuse a
-// share of another capacity than that of the others, so there is never a key that its attempt has
-// to take back. With count the transaction also counts the keys of the folder, so the answer says
+// enqueue puts the key of the attempt into the queue, in one round trip. With count the transaction also counts the keys of the folder, so the answer says
 // whether the key is the first. That costs the server time for each of them, and for each that
 // was deleted since the last compaction.
 func (a *attempt) enqueue(ctx context.Context, s *session, count bool) (queuePlace, error) {
@@ -111,37 +109,23 @@ func (a *attempt) enqueue(ctx context.Context, s *session, count bool) (queuePla
 	if count {
 		then = append(then, clientv3.OpGet(a.folder, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly()))
 	}
-	conds := noConflict(a.folder, a.req.Share)
-	for {
-		r, err := a.txn(ctx, s, append(conds, a.noKey()), then, a.getOwn(s))
-		if err != nil {
-			return queuePlace{}, err
-		}
-		if r.Succeeded {
-			p := queuePlace{revision: r.Header.Revision, others: -1}
-			if count {
-				p.others = rangeOf(r, 1).GetCount() - 1
-				p.first = p.others == 0
-			}
-			return p, nil
-		}
-		switch own, abandoned := a.ownOf(r); {
-		case own != nil: // an earlier request put the key
-			return queuePlace{revision: own.revision, others: math.MaxInt64}, nil
-		case abandoned:
+	r, err := a.txn(ctx, s, []clientv3.Cmp{a.noKey()}, then, a.getOwn(s))
+	if err != nil {
+		return queuePlace{}, err
+	}
+	if !r.Succeeded {
+		own, _ := a.ownOf(r)
+		if own == nil {
 			return queuePlace{}, a.failed(a.abandonedError())
 		}
-		all, err := a.b.client.Get(ctx, a.folder, clientv3.WithPrefix())
-		if err != nil {
-			return queuePlace{}, a.failed(backend.NotExecuted(a.b.readError(ctx, err)))
-		}
-		q := newQueue(a.folder, all.Kvs)
-		if other, conflict := q.conflict(a.req.Share); conflict {
-			return queuePlace{}, a.failed(backend.CapacityError(a.req.Share, other))
-		}
-		// It has gone, or another program put a key that looks like one of ours.
-		conds = []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(a.folder).WithPrefix(), "<", all.Header.Revision+1)}
+		return queuePlace{revision: own.revision, others: math.MaxInt64}, nil // an earlier request put the key
 	}
+	p := queuePlace{revision: r.Header.Revision, others: -1}
+	if count {
+		p.others = rangeOf(r, 1).GetCount() - 1
+		p.first = p.others == 0
+	}
+	return p, nil
 }
 
 // Acquire implements backend.Waiter. It puts a key into the queue and waits until that

@@ -39,10 +39,9 @@ func (g *grant) downgrade(ctx context.Context) error {
 	if !a.req.Share.Exclusive() {
 		return g.verify(ctx)
 	}
-	conds := append(noConflict(a.folder, backend.Reader), clientv3.Compare(clientv3.ModRevision(g.key), "=", g.token))
-	r, err := b.client.Txn(ctx).If(conds...).
+	r, err := b.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(g.key), "=", g.token)).
 		Then(clientv3.OpPut(g.key, valueOf(downgraded, a.req.Metadata), clientv3.WithIgnoreLease())).
-		Else(clientv3.OpGet(a.folder, clientv3.WithPrefix())).Commit()
+		Else(clientv3.OpGet(g.key)).Commit()
 	if err != nil {
 		return b.writeError(ctx, err)
 	}
@@ -57,8 +56,5 @@ func (g *grant) downgrade(ctx context.Context) error {
 	if q.keys[i].share == backend.Reader { // by an earlier request
 		return nil
 	}
-	if other, conflict := q.conflict(backend.Reader); conflict {
-		return backend.CapacityError(backend.Reader, other)
-	}
-	return backend.NotExecuted(fmt.Errorf("etcd: another program has put a key %.200q, or one under %q", g.key, a.folder+permits))
+	return backend.NotExecuted(fmt.Errorf("etcd: another program has put the key %.200q", g.key))
 }

@@ -54,13 +54,10 @@ type place struct {
 	owner string
 }
 
-// The parts of the folder for shares. The lease of an exclusive place begins with a
-// hexadecimal digit.
+// The parts of the folder for shares.
 const (
-	readers   = "%r-"
-	permits   = "%p"
-	firstHex  = "0"
-	afterHexs = "g"
+	readers = "%r-"
+	permits = "%p"
 )
 
 // permitsOf is the part of the folder for the permits of one capacity.

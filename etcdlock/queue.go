@@ -102,18 +102,12 @@ func newQueue(folder string, kvs []*mvccpb.KeyValue) queue {
 	return q
 }
 
-// holders returns the keys that hold the lock, which are the first ones: an exclusive key if
-// it is the first, else the shared keys before the next exclusive one for which the capacity
-// suffices. A key that holds the lock does so until it is deleted: keys before it only end.
+// holders returns the keys that hold the lock, which are the first ones as far as they fit. A key that holds the lock does so until it is deleted: keys before it only end.
 // The rule needs nothing else, so each client decides by its own copy of the queue.
 func (q *queue) holders() []*contender {
-	weight := 0
+	var a backend.Admission
 	for i, c := range q.keys {
-		weight += c.share.Weight
-		switch capacity := c.share.Capacity; {
-		case c.share.Exclusive():
-			return q.keys[:max(i, 1)]
-		case capacity != q.keys[0].share.Capacity, capacity > 0 && weight > capacity:
+		if !a.Next(c.share) {
 			return q.keys[:i]
 		}
 	}
@@ -128,21 +122,13 @@ func (q *queue) holds(c *contender) bool {
 
 // fits reports whether a key behind all others would hold the lock.
 func (q *queue) fits(s backend.Share) bool {
-	if len(q.holders()) < len(q.keys) {
-		return false
-	}
-	with := queue{keys: append(slices.Clip(q.keys), &contender{place: place{share: s}})}
-	return len(with.holders()) == len(with.keys)
-}
-
-// conflict returns the share of a contender with another capacity, if there is one.
-func (q *queue) conflict(s backend.Share) (backend.Share, bool) {
+	var a backend.Admission
 	for _, c := range q.keys {
-		if !s.Exclusive() && !c.share.Exclusive() && c.share.Capacity != s.Capacity {
-			return c.share, true
+		if !a.Next(c.share) {
+			return false
 		}
 	}
-	return backend.Share{}, false
+	return a.Next(s)
 }
 
 // find returns the index of a key that revision created, or where it belongs and false.

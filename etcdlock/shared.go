@@ -35,7 +35,6 @@ func (a *attempt) tryShared(ctx context.Context, s *session, tries int) (backend
 		own, abandoned := a.ownOf(r)
 		q = newQueue(a.folder, rangeOf(r, 2).GetKvs())
 		more := rangeOf(r, 2).GetMore()
-		other, conflict := q.conflict(a.req.Share)
 		switch fits := q.fits(a.req.Share); {
 		case own != nil && q.holds(own) && (a.req.Share.Capacity == 0 || len(own.slots) > 0):
 			return a.newGrant(s, own.revision, own.slots...), nil // an earlier request put the key
@@ -43,8 +42,6 @@ func (a *attempt) tryShared(ctx context.Context, s *session, tries int) (backend
 			return nil, a.refused(&q, true)
 		case own == nil && abandoned:
 			return nil, a.failed(a.abandonedError())
-		case own == nil && conflict:
-			return nil, a.failed(backend.CapacityError(a.req.Share, other))
 		case own == nil && (!fits || tries == 0):
 			return nil, a.refused(&q, false)
 		case more: // what was read is not enough: read all
@@ -72,29 +69,6 @@ func (a *attempt) nothingBefore(revision int64) []clientv3.Cmp {
 	}
 	r := a.folder + readers
 	return []clientv3.Cmp{created(a.folder, r), created(clientv3.GetPrefixRangeEnd(r), end)}
-}
-
-// noConflict is true if the folder has no key of a shared contender with another capacity. An
-// exclusive attempt conflicts with none. It is false without need if another program puts such a
-// name, or its key twice.
-func noConflict(folder string, s backend.Share) []clientv3.Cmp {
-	none := func(from, to string) clientv3.Cmp {
-		return clientv3.Compare(clientv3.CreateRevision(folder+from).WithRange(folder+to), "=", 0)
-	}
-	if s.Exclusive() {
-		return nil
-	}
-	afterPermits := clientv3.GetPrefixRangeEnd(permits)
-	if s.Capacity == 0 {
-		return []clientv3.Cmp{none(permits, afterPermits)}
-	}
-	same := permitsOf(s.Capacity)
-	return []clientv3.Cmp{
-		none(readers, clientv3.GetPrefixRangeEnd(readers)),
-		none(permits, same), none(clientv3.GetPrefixRangeEnd(same), afterPermits),
-		// Only a downgrade puts an exclusive key a second time.
-		clientv3.Compare(clientv3.Version(folder+firstHex).WithRange(folder+afterHexs), "<", 2),
-	}
 }
 
 func (a *attempt) noKey() clientv3.Cmp {

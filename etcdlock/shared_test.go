@@ -1,9 +1,12 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,63 +134,57 @@ func TestManyHolders(t *testing.T) {
 	}
 }
 
-// TestRaceOfCapacities: attempts with two capacities at once. The keys of the folder never have
-// both, and one that is refused leaves nothing.
+// TestRaceOfCapacities: readers and permits of two capacities at once. Those that hold the lock at a
+// time do so in the order of their tokens, with distinct slots.
 func TestRaceOfCapacities(t *testing.T) {
 	bs := []*Backend{newBackend(t, server(t)), newBackend(t, server(t))}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ready := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		q := newQueue(bs[0].folder("k"), nil)
-		for r := range bs[0].client.Watch(ctx, q.folder, clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
-			if r.Created {
-				close(ready)
-			}
-			for _, e := range r.Events {
-				if e.Type == clientv3.EventTypeDelete {
-					q.remove(string(e.Kv.Key))
-				} else {
-					q.add(e.Kv)
-				}
-			}
-			for _, c := range q.keys {
-				if other, conflict := q.conflict(c.share); conflict {
-					t.Errorf("contenders for %v and %v", c.share, other)
-				}
-			}
+	var mu sync.Mutex
+	held := map[*grant]backend.Share{}
+	enter := func(g *grant, s backend.Share) {
+		mu.Lock()
+		defer mu.Unlock()
+		held[g] = s
+		var queue []backend.Share
+		var slots []int
+		for _, g := range slices.SortedFunc(maps.Keys(held), func(a, b *grant) int { return cmp.Compare(a.Token(), b.Token()) }) {
+			queue, slots = append(queue, held[g]), append(slots, g.Slots()...)
 		}
-	})
-	<-ready
-	var granted, refused atomic.Int64
+		slices.Sort(slots)
+		if backend.Admitted(queue) < len(queue) || len(slices.Compact(slices.Clone(slots))) < len(slots) {
+			t.Errorf("held together: %v, with the slots %v", queue, slots)
+		}
+	}
+	shares := []backend.Share{backend.Reader, {Weight: 1, Capacity: 2}, {Weight: 2, Capacity: 3}, {Weight: 1, Capacity: 4}}
 	var all sync.WaitGroup
+	var granted atomic.Int64
 	for i := range 8 {
-		b := bs[i%2]
 		all.Go(func() {
-			for turn := range 8 {
+			for turn := range 12 {
+				b, s := bs[i%2], shares[(i+turn)%len(shares)]
 				acquire := b.Acquire
-				if turn%2 == i/2%2 {
+				if turn%4 == i/2%4 {
 					acquire = b.TryAcquire
 				}
-				g, err := acquire(t.Context(), requestShare("k", 1, 2*(i/2%2)))
-				switch {
-				case err == nil:
-					granted.Add(1)
-					release(t, g)
-				case errors.Is(err, backend.ErrInvalid) && !backend.OutcomeUnknown(err):
-					refused.Add(1)
-				case !errors.Is(err, backend.ErrLocked):
-					t.Error(err)
+				g, err := acquire(t.Context(), requestShare("k", s.Weight, s.Capacity))
+				if errors.Is(err, backend.ErrLocked) {
+					continue
 				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				granted.Add(1)
+				enter(g.(*grant), s)
+				mu.Lock()
+				delete(held, g.(*grant))
+				mu.Unlock()
+				release(t, g)
 			}
 		})
 	}
 	all.Wait()
-	cancel()
-	watching.Wait()
-	if granted.Load() == 0 || !free(t, bs[0], "k")() {
-		t.Errorf("%d grants, %d refusals, and %+v is left", granted.Load(), refused.Load(), inspect(t, bs[0], "k"))
+	if granted.Load() < 8*9 || !free(t, bs[0], "k")() {
+		t.Errorf("%d grants, and %+v is left", granted.Load(), inspect(t, bs[0], "k"))
 	}
 }
 
