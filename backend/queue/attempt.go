@@ -106,10 +106,6 @@ func (a *attempt) poll(ctx context.Context) error {
 	m, p := Join, a.b.pusher
 	a.b.mu.Lock()
 	polls, place := a.line.polls, a.place
-	if a.state == revoked {
-		a.state = waiting // the answer is newer
-	}
-	a.wanted = false
 	a.b.mu.Unlock()
 	switch {
 	case p != nil && !polls && !p.Listening(a.req.Key):
@@ -190,9 +186,7 @@ func (a *attempt) hold(token uint64, slots []int, sent, until time.Time) {
 	a.token, a.slots = token, slots
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if until.After(a.until) {
-		a.sent, a.until = sent, until
-	}
+	a.sent, a.until = sent, until
 }
 
 // fail ends an attempt that waits. b.mu is held.
