@@ -22,6 +22,7 @@ const (
 type Event struct {
 	Process string
 	Kind    EventKind
+	Key     string // of Granted and Asked
 	Owner   string
 	Left    time.Duration // of LeaseEnds
 	Grant   queue.Grant   // of Granted; without Received

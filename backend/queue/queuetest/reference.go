@@ -90,7 +90,8 @@ import (
 //
 // Pass: nothing. The field Pass of its answer is the smallest end-now of the holders that are unclaimed, or zero.
 type Reference struct {
-	// Reachable reports whether an event would reach a process now. Nil: the service cannot see it.
+	// Reachable reports whether a process can be reached: not if the service sees that the connection for its events has
+	// ended. A process that has none, because it polls, counts as reachable. Nil: the service cannot see it.
 	Reachable func(process string) bool
 
 	holders  []holder
@@ -162,7 +163,7 @@ func (r *Reference) Acquire(now time.Duration, process string, a queue.Attempt) 
 	if w := r.firstWaiter(); w != nil && w.process != process && r.fits(a.Share) {
 		if w.asked == nil {
 			w.asked = &now
-			r.send(Event{Kind: Asked, Process: w.process, Owner: w.Owner})
+			r.send(Event{Kind: Asked, Process: w.process, Key: a.Key, Owner: w.Owner})
 		}
 		ans.Ask = *w.asked + queue.ProvisionalTTL - now
 	}

@@ -82,7 +82,7 @@ func (r *Reference) grant(w waiter) {
 		if r.op.pushed == 0 || lease < r.op.pushed {
 			r.op.pushed = lease
 		}
-		r.send(Event{Kind: Granted, Process: w.process, Owner: w.Owner, Grant: queue.Grant{
+		r.send(Event{Kind: Granted, Process: w.process, Key: r.op.key, Owner: w.Owner, Grant: queue.Grant{
 			Key: r.op.key, Owner: w.Owner, Token: h.Token, Slots: h.Slots, Expires: h.end, TTL: lease,
 		}})
 	}

@@ -1,0 +1,112 @@
+package queuetest
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+
+	"github.com/interlock-go/lock/backend/queue"
+)
+
+// inMemory returns the Harness of a Server. wrap may change a Service.
+func inMemory(wrap func(*Service, queue.Events) (queue.Service, queue.Events)) Harness {
+	server := NewServer()
+	return Harness{
+		Virtual: true,
+		Open: func(_ testing.TB, events queue.Events) queue.Service {
+			s := server.Process()
+			if wrap == nil {
+				s.Start(events)
+				return s
+			}
+			wrapped, events := wrap(s, events)
+			s.Start(events)
+			return wrapped
+		},
+		Disconnect: func(_ testing.TB, s queue.Service) func() {
+			c := s.(interface {
+				Connect()
+				Disconnect()
+			})
+			c.Disconnect()
+			return c.Connect
+		},
+	}
+}
+
+func TestDifferential(t *testing.T) { Differential(t, inMemory(nil), 500) }
+
+// mistaken is a Service with a mistake.
+type mistaken struct {
+	*Service
+	attempt func(*queue.Attempt)
+	answer  func(*queue.Answer)
+	hold    func(*queue.Hold)
+	end     func(*queue.End)
+}
+
+func (m mistaken) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
+	if m.attempt != nil {
+		m.attempt(&a)
+	}
+	answer, err := m.Service.Acquire(ctx, a)
+	if m.answer != nil {
+		m.answer(&answer)
+	}
+	return answer, err
+}
+
+func (m mistaken) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed {
+	if m.hold != nil {
+		m.hold(&holds[0])
+	}
+	return m.Service.Renew(ctx, holds)
+}
+
+func (m mistaken) End(ctx context.Context, ends []queue.End) []queue.Ended {
+	if m.end != nil {
+		m.end(&ends[0])
+	}
+	return m.Service.End(ctx, ends)
+}
+
+type mistakenEvents struct{ queue.Events }
+
+func (mistakenEvents) Asked(_, _ string) {}
+
+// The Differential finds mistakes, and shows them by a few operations.
+func TestDifferentialFinds(t *testing.T) {
+	for name, mistake := range map[string]mistaken{
+		"late requests are executed":     {end: func(e *queue.End) { e.Late = false }},
+		"Exactly is ignored":             {hold: func(h *queue.Hold) { h.Exactly = false }},
+		"an attempt that tries is asked": {answer: func(a *queue.Answer) { a.Ask = 0 }},
+		"Expect does not enter the queue": {attempt: func(a *queue.Attempt) {
+			if a.Mode == queue.Expect {
+				a.Mode = queue.NoQueue
+			}
+		}},
+		"Asked is not sent": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := inMemory(func(s *Service, events queue.Events) (queue.Service, queue.Events) {
+					m := mistake
+					m.Service = s
+					if name == "Asked is not sent" {
+						events = mistakenEvents{events}
+					}
+					return m, events
+				})
+				failed, _ := newDiffer(t, h, rand.Uint64()).runAll(500)
+				if failed == nil {
+					t.Fatal("it was not found")
+				}
+				if n := len(failed.seq.ops); n > 12 {
+					t.Errorf("%d operations are left", n)
+				}
+				t.Logf("%d operations:\n%s", len(failed.seq.ops), failed)
+			})
+		})
+	}
+}

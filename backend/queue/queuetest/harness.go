@@ -1,0 +1,143 @@
+package queuetest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/interlock-go/lock/backend/queue"
+)
+
+// Harness is what the checks need of a Service. Only Open is required.
+type Harness struct {
+	// Open returns the Service of a new process, which reports its events to events. All that are opened are processes of
+	// one service. The checks close it. They do not compare events if it is not a queue.Pusher.
+	//
+	// The events of a key that the service sends to a process must arrive in the order in which they were sent.
+	Open func(t testing.TB, events queue.Events) queue.Service
+
+	// Disconnect ends the connection over which s gets events. It returns when the service has noticed that, so that it
+	// cannot reach the process of s, and connect restores the connection. Until connect is called s does not do that
+	// itself. Nil if the service cannot notice it, or s is not a queue.Pusher.
+	Disconnect func(t testing.TB, s queue.Service) (connect func())
+
+	// Rounding is by how much a time of the service may differ from the exact one: a millisecond if the service counts
+	// those.
+	Rounding time.Duration
+
+	// Virtual: the service is in memory, and the checks run in virtual time, each in a bubble of testing/synctest.
+	Virtual bool
+}
+
+// waitLimit is how long a check waits for what should be there at once.
+const waitLimit = 10 * time.Second
+
+func (h Harness) run(t *testing.T, check func(t *testing.T)) {
+	if h.Virtual {
+		synctest.Test(t, check)
+	} else {
+		check(t)
+	}
+}
+
+// process is a process of the service under test.
+type process struct {
+	queue.Service
+	pusher   queue.Pusher // nil if it is none
+	recorder *recorder
+}
+
+func (h Harness) open(t testing.TB) process {
+	r := &recorder{events: map[string][]Event{}, changed: make(chan struct{})}
+	s := h.Open(t, r)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	pusher, _ := s.(queue.Pusher)
+	return process{s, pusher, r}
+}
+
+// recorder keeps the events of a process by the owner of the attempt.
+type recorder struct {
+	mu          sync.Mutex
+	events      map[string][]Event
+	interrupted int
+	changed     chan struct{} // closed at the next event
+}
+
+func (r *recorder) add(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events[e.Owner] = append(r.events[e.Owner], e)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Granted implements queue.Events.
+func (r *recorder) Granted(g queue.Grant) {
+	r.add(Event{Kind: Granted, Key: g.Key, Owner: g.Owner, Grant: g})
+}
+
+// LeaseEnds implements queue.Events.
+func (r *recorder) LeaseEnds(owner string, left time.Duration) {
+	r.add(Event{Kind: LeaseEnds, Owner: owner, Left: left})
+}
+
+// Asked implements queue.Events.
+func (r *recorder) Asked(key, owner string) { r.add(Event{Kind: Asked, Key: key, Owner: owner}) }
+
+// Lost implements queue.Events.
+func (r *recorder) Lost(owner string) { r.add(Event{Kind: Lost, Owner: owner}) }
+
+// Interrupted implements queue.Events.
+func (r *recorder) Interrupted(string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.interrupted++
+}
+
+func (r *recorder) interruptions() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.interrupted
+}
+
+// wait waits until an attempt has got n events, but not for ever.
+func (r *recorder) wait(owner string, n int) {
+	limit := time.After(waitLimit)
+	for {
+		r.mu.Lock()
+		got, changed := len(r.events[owner]), r.changed
+		r.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			return
+		}
+	}
+}
+
+// take removes and returns the events of an attempt.
+func (r *recorder) take(owner string) []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer delete(r.events, owner)
+	return r.events[owner]
+}
+
+func newOwner() string {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id)
+	return hex.EncodeToString(id)
+}
