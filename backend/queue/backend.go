@@ -109,10 +109,11 @@ func (b *Backend) AbandonBatch(ctx context.Context, reqs []backend.Request) []er
 	}
 	b.mu.Unlock()
 	errs := make([]error, len(reqs))
-	for i, r := range b.finish(ctx, ends...) {
-		if errs[i] = r.Err; r.Err == nil {
+	all := b.finish(ctx, ends...)
+	for i, req := range reqs {
+		if errs[i] = all[i].Err; errs[i] == nil {
 			b.mu.Lock()
-			delete(b.settled, reqs[i].Owner)
+			delete(b.settled, req.Owner)
 			b.mu.Unlock()
 		}
 	}
@@ -177,8 +178,8 @@ func (b *Backend) Close(ctx context.Context) error {
 // finish ends attempts, and looks after those that were granted their keys by that.
 func (b *Backend) finish(ctx context.Context, ends ...End) []Ended {
 	all := b.svc.End(ctx, ends)
-	for i, r := range all {
-		b.PassIn(ends[i].Key, r.Pass)
+	for i, e := range ends {
+		b.PassIn(e.Key, all[i].Pass)
 	}
 	return all
 }

@@ -91,7 +91,7 @@ func TestCancel(t *testing.T) {
 			if err := a.Abandon(t.Context(), r.req); err != nil {
 				t.Fatalf("Abandon: %v", err)
 			}
-			if late := a.svc.late > 0; late != unanswered {
+			if late := a.svc.counts().late > 0; late != unanswered {
 				t.Errorf("Abandon refuses late requests: want %v, got %v", unanswered, late)
 			}
 			next := b.waits(t, t.Context(), backend.Share{})
@@ -159,7 +159,7 @@ func TestUnansweredThenGranted(t *testing.T) {
 		a.svc.SetFaults(queuetest.Faults{})
 		release(t, g)
 		release(t, granted(t, next, time.Second))
-		if a.svc.late != 1 {
+		if a.svc.counts().late != 1 {
 			t.Errorf("Release after a request without answer: want late requests refused, they are not")
 		}
 	})
@@ -212,7 +212,7 @@ func TestLostEvents(t *testing.T) {
 		release(t, g)
 		release(t, granted(t, next, ttl+ttl/2+time.Second))
 		time.Sleep(2 * time.Second)
-		if a.svc.doubts == 0 {
+		if a.svc.counts().doubts == 0 {
 			t.Error("a grant of which no event has come: want the events doubted")
 		}
 	})

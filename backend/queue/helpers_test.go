@@ -27,18 +27,24 @@ type process struct {
 type counted struct {
 	*queuetest.Service
 
-	mu                     sync.Mutex
-	asked, ended           int
-	late                   int // ends with Late set
-	inFlight, mostInFlight int
-	doubts                 int
+	mu       sync.Mutex
+	inFlight int
+	n        counts
+}
+
+// counts are numbers of requests.
+type counts struct {
+	asked, ended int
+	late         int // of those that end, with Late set
+	mostInFlight int
+	doubts       int
 }
 
 func (c *counted) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
 	c.mu.Lock()
-	c.asked++
+	c.n.asked++
 	c.inFlight++
-	c.mostInFlight = max(c.mostInFlight, c.inFlight)
+	c.n.mostInFlight = max(c.n.mostInFlight, c.inFlight)
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -50,10 +56,10 @@ func (c *counted) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 
 func (c *counted) End(ctx context.Context, ends []queue.End) []queue.Ended {
 	c.mu.Lock()
-	c.ended += len(ends)
+	c.n.ended += len(ends)
 	for _, e := range ends {
 		if e.Late {
-			c.late++
+			c.n.late++
 		}
 	}
 	c.mu.Unlock()
@@ -62,15 +68,15 @@ func (c *counted) End(ctx context.Context, ends []queue.End) []queue.Ended {
 
 func (c *counted) Doubt(key string) {
 	c.mu.Lock()
-	c.doubts++
+	c.n.doubts++
 	c.mu.Unlock()
 	c.Service.Doubt(key)
 }
 
-func (c *counted) requests() int {
+func (c *counted) counts() counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.asked
+	return c.n
 }
 
 // start returns a new process of a server that gets events.
@@ -112,7 +118,7 @@ func (p process) lock(t *testing.T, share backend.Share, limit time.Duration) ba
 }
 
 // waits begins to acquire the key, and returns when the attempt waits.
-func (p process) waits(t *testing.T, ctx context.Context, share backend.Share) <-chan result { //nolint:revive // as in testing
+func (p process) waits(t *testing.T, ctx context.Context, share backend.Share) <-chan result {
 	t.Helper()
 	req, waiting, got := request(share), make(chan struct{}), make(chan result, 1)
 	req.OnWait = func(*backend.LockedError) { close(waiting) }

@@ -71,7 +71,8 @@ func history(t *testing.T, rnd *rand.Rand) {
 	var all sync.WaitGroup
 	for range 4 {
 		p := start(t, s)
-		all.Go(func() { faulty(ctx, p, rand.New(rand.NewPCG(rnd.Uint64(), 2))) })
+		faults := rand.New(rand.NewPCG(rnd.Uint64(), 2))
+		all.Go(func() { faulty(ctx, p, faults) })
 		for range 3 {
 			own := rand.New(rand.NewPCG(rnd.Uint64(), 3))
 			all.Go(func() {
@@ -117,7 +118,7 @@ func faulty(ctx context.Context, p process, rnd *rand.Rand) {
 }
 
 // turn acquires the key, holds it for a while, and releases it.
-func (p process) turn(t *testing.T, ctx context.Context, rnd *rand.Rand, r *record) { //nolint:revive // as in testing
+func (p process) turn(t *testing.T, ctx context.Context, rnd *rand.Rand, r *record) {
 	share := []backend.Share{{}, {}, backend.Reader, {Weight: 1, Capacity: 3}, {Weight: 2, Capacity: 3}}[rnd.IntN(5)]
 	req := request(share)
 	req.TTL = time.Duration(2+rnd.IntN(8)) * time.Second

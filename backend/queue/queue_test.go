@@ -22,9 +22,9 @@ func TestFree(t *testing.T) {
 			}
 			release(t, g)
 		}
-		if p.svc.asked != 3 || p.svc.ended != 3 || p.svc.late != 0 {
+		if p.svc.counts().asked != 3 || p.svc.counts().ended != 3 || p.svc.counts().late != 0 {
 			t.Errorf("3 locks of a free key: want 3 requests, and 3 to release, got %d, %d, of which %d refuse late ones",
-				p.svc.asked, p.svc.ended, p.svc.late)
+				p.svc.counts().asked, p.svc.counts().ended, p.svc.counts().late)
 		}
 	})
 }
@@ -56,7 +56,7 @@ func TestHandOff(t *testing.T) {
 		a, b := start(t, s), start(t, s)
 		g := a.lock(t, backend.Share{}, time.Second)
 		for _, p := range []process{b, a, b, a} {
-			before := p.svc.requests()
+			before := p.svc.counts().asked
 			next := p.waits(t, t.Context(), backend.Share{})
 			token := g.Token()
 			release(t, g)
@@ -64,7 +64,7 @@ func TestHandOff(t *testing.T) {
 			if g.Token() <= token {
 				t.Errorf("token of the next holder: want more than %d, got %d", token, g.Token())
 			}
-			if n := p.svc.requests() - before; n != 1 {
+			if n := p.svc.counts().asked - before; n != 1 {
 				t.Errorf("a waiter that is granted the key by an event: want 1 request, got %d", n)
 			}
 			if err := g.Renew(t.Context(), ttl); err != nil {
@@ -91,7 +91,7 @@ func TestLine(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Second)
-		if most := a.svc.mostInFlight; most != 1 {
+		if most := a.svc.counts().mostInFlight; most != 1 {
 			t.Errorf("requests of %d attempts in flight at the same time: want 1, got %d", n, most)
 		}
 		release(t, g)
@@ -104,7 +104,7 @@ func TestLine(t *testing.T) {
 			last = g.Token()
 			release(t, g)
 		}
-		if all := a.svc.requests(); all != n {
+		if all := a.svc.counts().asked; all != n {
 			t.Errorf("%d attempts that wait and are granted the key by events: want a request each, got %d", n, all)
 		}
 	})
@@ -202,7 +202,7 @@ func TestDeadHolder(t *testing.T) {
 		holder.stop()
 		next := waiter.waits(t, t.Context(), backend.Share{})
 		release(t, granted(t, next, ttl+10*time.Millisecond))
-		if n := waiter.svc.requests(); n > 2 {
+		if n := waiter.svc.counts().asked; n > 2 {
 			t.Errorf("a waiter for a whole lease: want 2 requests, got %d", n)
 		}
 	})
@@ -219,7 +219,7 @@ func TestPolling(t *testing.T) {
 		g := other.lock(t, backend.Share{}, time.Second)
 		one, two := polling.waits(t, t.Context(), backend.Reader), polling.waits(t, t.Context(), backend.Reader)
 		time.Sleep(10 * time.Second)
-		if n := svc.requests(); n > 60 {
+		if n := svc.counts().asked; n > 60 {
 			t.Errorf("two waiters that poll for 10s: want at most 60 requests, got %d", n)
 		}
 		release(t, g)

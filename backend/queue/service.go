@@ -77,6 +77,7 @@ type Events interface {
 // Mode says whether an attempt enters the queue.
 type Mode int
 
+// The modes of an attempt.
 const (
 	NoQueue Mode = iota // it does not
 	Join                // it does
@@ -136,6 +137,7 @@ type Renewed struct {
 // Kind says what an End ends.
 type Kind int
 
+// The kinds of ends.
 const (
 	Release   Kind = iota // a grant
 	Abandon               // a grant, or a place in the queue
