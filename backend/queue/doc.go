@@ -35,7 +35,7 @@
 //
 // LeaseEnds goes to the watcher: the first waiter of another process than the holder's. It asks when the lease ends, so a
 // dead holder is noticed by one request. When the key was granted to another process, which may be dead, the event also goes to one
-// attempt of each process among the first [Told] waiters, at most once in [ToldEvery], because the watcher may be dead too.
+// attempt of each process among the first [Informed] waiters, at most once in [InformEvery], because the watcher may be dead too.
 //
 // # Attempts
 //

@@ -257,7 +257,7 @@ func TestBreak(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Break(t.Context(), key, "somebody else's"); !errors.Is(err, backend.ErrLocked) {
+		if _, err := b.Break(t.Context(), key, "another owner"); !errors.Is(err, backend.ErrLocked) {
 			t.Errorf("Break of another owner: want ErrLocked, got %v", err)
 		}
 		if h, err := b.Break(t.Context(), key, req.Owner); err != nil || h == nil || h.Owner != req.Owner {

@@ -15,11 +15,11 @@ const (
 	MinProvisionalTTL = 250 * time.Millisecond
 	// MaxUnclaimed is up to which number a Service counts provisional grants that ended unclaimed one after another.
 	MaxUnclaimed = 9
-	// Told is how many of the first waiters a Service looks at to find a watcher, and the processes that it tells of a provisional
-	// grant.
-	Told = 16
-	// ToldEvery is how often, for a key, they are told of one, besides the watcher.
-	ToldEvery = time.Second
+	// Informed is how many of the first waiters a Service looks at to find the watcher, and the processes that it informs
+	// of a provisional grant.
+	Informed = 16
+	// InformEvery is how often, for a key, it informs others than the watcher of one.
+	InformEvery = time.Second
 )
 
 // Provisional returns how long a pushed grant to an attempt with that TTL lasts, if the unclaimed grants of the key before it

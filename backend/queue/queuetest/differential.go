@@ -75,7 +75,7 @@ func newDiffer(t testing.TB, h Harness, seed uint64) *differ {
 }
 
 func (d *differ) sequence(i int) sequence {
-	rnd := rand.New(rand.NewPCG(d.seed, uint64(i))) //nolint:gosec // a test repeats it
+	rnd := rand.New(rand.NewPCG(d.seed, uint64(i)))
 	return newSequence(rnd, d.h.Disconnect != nil && i%8 == 0)
 }
 

@@ -27,7 +27,7 @@ import (
 //
 // FIRST is the holder with the earliest end; of several with the same end, the one with the lowest token.
 //
-// The WATCHER is the earliest waiter, among the first Told (16), whose process is not that of FIRST; if there is none,
+// The WATCHER is the earliest waiter, among the first Informed (16), whose process is not that of FIRST; if there is none,
 // it is the first waiter. Without holders or without waiters there is no watcher.
 //
 // A waiter or an attempt FITS if backend.Share.Fits says so beside all holders.
@@ -53,8 +53,8 @@ import (
 //  6. Inform, if there are holders and waiters. An event LeaseEnds with end-now of FIRST goes, once, to each of these
 //     waiters but SELF (its answer says it):
 //     - the watcher, if step 2 noted another one or none, or if the end of FIRST is earlier than noted;
-//     - if step 5 has pushed a grant, and informed is never or informed+ToldEvery <= now: of each process other than
-//     that of FIRST, the earliest waiter among the first Told. Set informed to now.
+//     - if step 5 has pushed a grant, and informed is never or informed+InformEvery <= now: of each process other than
+//     that of FIRST, the earliest waiter among the first Informed. Set informed to now.
 //
 // To grant the key: the token is the greater of last+1 and now in microseconds, and becomes last. The slots are those
 // of backend.Share.FreeSlots. For SELF, end is now+ttl. For another waiter the grant is pushed: it is unclaimed, its

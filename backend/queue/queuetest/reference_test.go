@@ -23,7 +23,7 @@ func TestUnclaimed(t *testing.T) {
 		}
 	}
 	ended, events := r.End(time.Second, "p", queue.End{Request: backend.Request{Key: "k", Owner: "a"}})
-	if !ended.Held || ended.Pass != queue.ProvisionalTTL || len(events) != 2 || // c is told once
+	if !ended.Held || ended.Pass != queue.ProvisionalTTL || len(events) != 2 || // one for c
 		events[0].Kind != Granted || events[0].Owner != "b" || events[1].Kind != LeaseEnds || events[1].Owner != "c" {
 		t.Fatal(ended, events)
 	}

@@ -76,7 +76,7 @@ func newSequence(rnd *rand.Rand, disconnects bool) sequence {
 	}
 	if rnd.IntN(8) == 0 { // more waiters of one process than a service looks at
 		s.ops = append(s.ops, op{action: acquire, attempt: 0})
-		for range queue.Told - rnd.IntN(4) {
+		for range queue.Informed - rnd.IntN(4) {
 			crowd := s.attempts[0]
 			crowd.process, crowd.share = 0, backend.Share{}
 			s.attempts = append(s.attempts, crowd)

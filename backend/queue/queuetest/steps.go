@@ -67,7 +67,7 @@ func (r *Reference) admit() {
 // grant makes w a holder. It is not in the queue any more.
 func (r *Reference) grant(w waiter) {
 	now := r.op.now
-	r.last = max(r.last+1, uint64(now.Microseconds())) //nolint:gosec // no time is before the fixed one
+	r.last = max(r.last+1, uint64(now.Microseconds()))
 	var taken []int
 	for _, h := range r.holders {
 		taken = append(taken, h.Slots...)
@@ -96,13 +96,13 @@ func (r *Reference) inform() {
 		return
 	}
 	changed := watcher != r.op.watcher || r.before(first.end, r.op.end)
-	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.ToldEvery))
+	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.InformEvery))
 	if all {
 		now := r.op.now
 		r.informed = &now
 	}
 	seen := map[string]bool{first.process: true}
-	for _, w := range r.waiters[:min(len(r.waiters), queue.Told)] {
+	for _, w := range r.waiters[:min(len(r.waiters), queue.Informed)] {
 		if w.Owner != r.op.self && (changed && w.Owner == watcher || all && !seen[w.process]) {
 			r.send(Event{Kind: LeaseEnds, Process: w.process, Owner: w.Owner, Left: first.end - r.op.now})
 		}
@@ -116,7 +116,7 @@ func (r *Reference) watcher() string {
 	if first == nil || len(r.waiters) == 0 {
 		return ""
 	}
-	for _, w := range r.waiters[:min(len(r.waiters), queue.Told)] {
+	for _, w := range r.waiters[:min(len(r.waiters), queue.Informed)] {
 		if w.process != first.process {
 			return w.Owner
 		}
