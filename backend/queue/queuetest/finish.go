@@ -12,22 +12,26 @@ import (
 // finish ends all attempts of a run and compares the events. To know that no others are on their way, it makes the
 // service push a grant to each process: the events of a key arrive in order.
 func (r *run) finish() {
-	attempts := len(r.owners)
-	r.ops = len(r.rows)
+	r.stage = ending
 	for i := range r.processes {
 		r.step(op{action: connect, process: i})
 	}
-	for i := range attempts {
-		r.step(op{action: abandon, process: r.seq.attempts[i].process, attempt: i})
+	for i, a := range r.seq.attempts {
+		if r.uses(i) {
+			r.step(op{action: abandon, process: a.process, attempt: i})
+		}
 	}
+	r.stage = marking
 	for i, p := range r.processes {
 		if p.pusher == nil {
 			continue
 		}
-		holder, waiter := r.mark((i+1)%len(r.processes)), r.mark(i)
-		r.step(op{action: acquire, process: r.seq.attempts[holder].process, attempt: holder})
+		other := (i + 1) % len(r.processes)
+		holder := r.add(attemptSpec{process: other, ttl: time.Minute})
+		waiter := r.add(attemptSpec{process: i, ttl: time.Minute})
+		r.step(op{action: acquire, process: other, attempt: holder})
 		r.step(op{action: acquire, process: i, attempt: waiter, mode: queue.Join})
-		if r.step(op{action: release, process: r.seq.attempts[holder].process, attempt: holder}) {
+		if r.step(op{action: release, process: other, attempt: holder}) {
 			p.recorder.wait(r.owners[waiter], 1)
 		}
 		r.step(op{action: release, process: i, attempt: waiter})
@@ -44,20 +48,13 @@ func (r *run) finish() {
 	}
 	for i, owner := range r.owners { // what is left would keep a place at the service
 		e := queue.End{Request: backend.Request{Key: r.key, Owner: owner}, Kind: queue.Abandon}
-		r.processes[r.seq.attempts[i].process].End(r.ctx, []queue.End{e})
+		r.processes[r.attempts[i].process].End(r.ctx, []queue.End{e})
 	}
 	for _, p := range r.processes {
 		for _, owner := range r.owners {
 			p.recorder.take(owner)
 		}
 	}
-}
-
-// mark adds an attempt for which the service pushes a grant when all is over.
-func (r *run) mark(process int) (attempt int) {
-	r.seq.attempts = append(slices.Clone(r.seq.attempts), attemptSpec{process: process, ttl: time.Minute})
-	r.owners = append(r.owners, newOwner())
-	return len(r.owners) - 1
 }
 
 // settle waits for the events that a process should have got.

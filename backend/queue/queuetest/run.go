@@ -18,19 +18,29 @@ type run struct {
 	processes []process
 	seq       sequence
 	key       string
-	owners    []string // of the attempts
+	attempts  []attemptSpec // those of the sequence, and those of finish
+	owners    []string      // of the attempts
 	ref       Reference
 	cmp       comparison
 	connects  map[string]func() // of the processes that are disconnected
 	wants     []Event           // that processes should get
 	now       time.Duration
 	rows      []row
-	ops       int // the rows of the operations of the sequence; others are of its end
+	stage     stage
 
 	// The outcome.
 	discarded bool   // rounding may change an answer, or events may have been lost
 	failure   string // how they differ; "" if they do not
 }
+
+// stage is what a run is about.
+type stage int
+
+const (
+	random  stage = iota // the operations of the sequence
+	ending               // the end of its attempts
+	marking              // to know that there are no more events
+)
 
 // row is a line of the table of a failure.
 type row struct {
@@ -38,6 +48,7 @@ type row struct {
 	process, description string
 	want, got            string // got is "" if it is equal
 	events               []string
+	hidden               bool
 }
 
 // execute runs a sequence on a new key.
@@ -50,8 +61,8 @@ func (h Harness) execute(t testing.TB, seq sequence, processes []process) *run {
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), 10*waitLimit)
 	defer cancel()
-	for range seq.attempts {
-		r.owners = append(r.owners, newOwner())
+	for _, a := range seq.attempts {
+		r.add(a)
 	}
 	defer r.listen()()
 	interruptions := r.interruptions()
@@ -133,7 +144,7 @@ func (r *run) step(o op) bool {
 		})
 	case renew:
 		hold := queue.Hold{Key: r.key, Owner: r.owners[o.attempt], TTL: o.ttl, Exactly: o.flag}
-		hold.Share = r.seq.attempts[o.attempt].share
+		hold.Share = r.attempts[o.attempt].share
 		got := p.Renew(r.ctx, []queue.Hold{hold})[0]
 		return r.compare(o, got.Now, false, nil, renewedFields(got), func() ([]field, []Event) {
 			want, events := r.ref.Renew(r.now, name, hold)
@@ -156,8 +167,14 @@ func (r *run) step(o op) bool {
 	return true
 }
 
+// add adds an attempt and returns its index.
+func (r *run) add(a attemptSpec) int {
+	r.attempts, r.owners = append(r.attempts, a), append(r.owners, newOwner())
+	return len(r.attempts) - 1
+}
+
 func (r *run) request(attempt int) backend.Request {
-	a := r.seq.attempts[attempt]
+	a := r.attempts[attempt]
 	return backend.Request{Key: r.key, Owner: r.owners[attempt], Share: a.share, TTL: a.ttl, Metadata: a.metadata}
 }
 
@@ -214,6 +231,7 @@ func (r *run) compare(o op, now time.Duration, untimed bool, err error, got []fi
 		}
 		line.events = append(line.events, text)
 	}
+	line.hidden = equal && (r.stage == marking || r.stage == ending && len(events) == 0)
 	r.rows = append(r.rows, line)
 	if !equal {
 		return r.fail("%s: want %s, got %s", line.description, r.format(missing, false), r.format(wrong, false))

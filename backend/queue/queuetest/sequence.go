@@ -51,8 +51,8 @@ type op struct {
 	flag    bool          // Exactly of Renew, Late of Release and Abandon
 }
 
-// tick keeps times apart: a sleep takes some ticks, and a TTL some and a half, so that few leases end when something
-// else happens. The constants of package queue are far from a number of ticks.
+// tick keeps times apart: a sleep takes some ticks, and a TTL some and a half, so that few leases end when something else
+// happens. The constants of package queue are far from a number of ticks.
 const tick = 46 * time.Millisecond
 
 const maxProcesses = 4
@@ -67,26 +67,25 @@ func newSequence(rnd *rand.Rand, disconnects bool) sequence {
 	if rnd.IntN(3) == 0 {
 		shares = []backend.Share{{}} // as most locks are
 	}
+	s.open(rnd)
 	longest := []int{5, 40, 80}[rnd.IntN(3)] // ticks of a TTL
-	for i := range 5 + rnd.IntN(6) {
-		s.attempts = append(s.attempts, attemptSpec{
-			process: rnd.IntN(s.processes), share: shares[rnd.IntN(len(shares))], metadata: fmt.Sprintf("client %d", i),
-			ttl: tick*time.Duration(2+rnd.IntN(longest)) + tick/2 + time.Duration(i-5)*2*time.Millisecond,
-		})
-	}
-	if rnd.IntN(8) == 0 { // more waiters of one process than a service looks at
-		s.ops = append(s.ops, op{action: acquire, attempt: 0})
-		for range queue.Informed - rnd.IntN(4) {
-			crowd := s.attempts[0]
-			crowd.process, crowd.share = 0, backend.Share{}
-			s.attempts = append(s.attempts, crowd)
-			s.ops = append(s.ops, op{action: acquire, attempt: len(s.attempts) - 1, mode: queue.Join})
-		}
+	for range 5 + rnd.IntN(6) {
+		s.attempt(rnd.IntN(s.processes), shares[rnd.IntN(len(shares))], 2+rnd.IntN(longest))
 	}
 	for range 8 + rnd.IntN(25) {
 		s.ops = append(s.ops, s.random(rnd))
 	}
 	return s
+}
+
+// attempt adds an attempt.
+func (s *sequence) attempt(process int, share backend.Share, ticks int) int {
+	i := len(s.attempts)
+	s.attempts = append(s.attempts, attemptSpec{
+		process: process, share: share, metadata: fmt.Sprintf("client %d", i),
+		ttl: tick*time.Duration(ticks) + tick/2 + time.Duration(i%11-5)*2*time.Millisecond,
+	})
+	return i
 }
 
 func (s *sequence) random(rnd *rand.Rand) op {
@@ -116,8 +115,11 @@ func (s *sequence) random(rnd *rand.Rand) op {
 		o.mode = []queue.Mode{queue.NoQueue, queue.Join, queue.Join, queue.Expect}[rnd.IntN(4)]
 	case renew:
 		o.ttl = s.attempts[o.attempt].ttl
-		if o.flag {
+		switch rnd.IntN(3) {
+		case 0:
 			o.ttl = o.ttl/2 + 3*time.Millisecond
+		case 1:
+			o.ttl = 2*o.ttl + 5*time.Millisecond
 		}
 	case release, abandon:
 		o.flag = o.flag && rnd.IntN(2) == 0

@@ -17,8 +17,8 @@ func (r *run) String() string {
 		}
 	}
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for i, line := range r.rows {
-		if i >= r.ops && line.got == "" {
+	for _, line := range r.rows {
+		if line.hidden {
 			continue
 		}
 		at := max(0, line.at-r.rows[0].at).Round(100 * time.Microsecond)
