@@ -32,7 +32,7 @@ func (r *run) finish() {
 		r.step(op{action: acquire, process: other, attempt: holder})
 		r.step(op{action: acquire, process: i, attempt: waiter, mode: queue.Join})
 		if r.step(op{action: release, process: other, attempt: holder}) {
-			p.recorder.wait(r.owners[waiter], 1)
+			p.recorder.wait(r.owners[waiter], func(events []Event) bool { return len(events) > 0 })
 		}
 		r.step(op{action: release, process: i, attempt: waiter})
 	}
@@ -69,7 +69,7 @@ func (r *run) settle(name string, p process) {
 				n++
 			}
 		}
-		p.recorder.wait(owner, n)
+		p.recorder.wait(owner, func(events []Event) bool { return len(events) >= n })
 	}
 }
 

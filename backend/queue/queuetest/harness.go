@@ -70,13 +70,18 @@ type recorder struct {
 	mu          sync.Mutex
 	events      map[string][]Event
 	interrupted int
-	changed     chan struct{} // closed at the next event
+	changed     chan struct{} // closed when there is something new
 }
 
 func (r *recorder) add(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events[e.Owner] = append(r.events[e.Owner], e)
+	r.signal()
+}
+
+// signal wakes those that wait. The mutex is locked.
+func (r *recorder) signal() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
@@ -102,6 +107,7 @@ func (r *recorder) Interrupted(string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.interrupted++
+	r.signal()
 }
 
 func (r *recorder) interruptions() int {
@@ -110,20 +116,20 @@ func (r *recorder) interruptions() int {
 	return r.interrupted
 }
 
-// wait waits until an attempt has got n events, but not for ever.
-func (r *recorder) wait(owner string, n int) {
+// wait waits until the events of an attempt are enough, and returns whether they are.
+func (r *recorder) wait(owner string, enough func([]Event) bool) bool {
 	limit := time.After(waitLimit)
 	for {
 		r.mu.Lock()
-		got, changed := len(r.events[owner]), r.changed
+		over, changed := enough(r.events[owner]), r.changed
 		r.mu.Unlock()
-		if got >= n {
-			return
+		if over {
+			return true
 		}
 		select {
 		case <-changed:
 		case <-limit:
-			return
+			return false
 		}
 	}
 }

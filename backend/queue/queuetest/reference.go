@@ -27,8 +27,8 @@ import (
 //
 // FIRST is the holder with the earliest end; of several with the same end, the one with the lowest token.
 //
-// The WATCHER is the earliest waiter, among the first Informed (16), whose process is not that of FIRST; if there is none,
-// it is the first waiter. Without holders or without waiters there is no watcher.
+// The WATCHER is the earliest waiter, among the first Informed (16), whose process is not that of FIRST; if there is
+// none, it is the first waiter. Without holders or without waiters there is no watcher.
 //
 // A waiter or an attempt FITS if backend.Share.Fits says so beside all holders.
 //

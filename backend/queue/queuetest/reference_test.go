@@ -34,7 +34,8 @@ func TestUnclaimed(t *testing.T) {
 	if r.Acquire(4*time.Second, "s", attempt("c", queue.Join)); r.lapses != 0 {
 		t.Fatal("a claim does not end the row of lapses")
 	}
-	if _, events = r.End(5*time.Second, "s", queue.End{Request: backend.Request{Key: "k", Owner: "c"}}); events[0].Owner != "e" {
+	_, events = r.End(5*time.Second, "s", queue.End{Request: backend.Request{Key: "k", Owner: "c"}})
+	if events[0].Owner != "e" {
 		t.Fatal("got", events, "want the waiter behind that of a suspect")
 	}
 }

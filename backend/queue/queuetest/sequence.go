@@ -51,8 +51,8 @@ type op struct {
 	flag    bool          // Exactly of Renew, Late of Release and Abandon
 }
 
-// tick keeps times apart: a sleep takes some ticks, and a TTL some and a half, so that few leases end when something else
-// happens. The constants of package queue are far from a number of ticks.
+// tick keeps times apart: a sleep takes some ticks, and a TTL some and a half, so that few leases end when something
+// else happens. The constants of package queue are far from a number of ticks.
 const tick = 46 * time.Millisecond
 
 const maxProcesses = 4

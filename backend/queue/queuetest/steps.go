@@ -95,7 +95,7 @@ func (r *Reference) inform() {
 	if watcher == "" {
 		return
 	}
-	changed := watcher != r.op.watcher || r.before(first.end, r.op.end)
+	changed := watcher != r.op.watcher || r.earlier(first.end, r.op.end)
 	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.InformEvery))
 	if all {
 		now := r.op.now
@@ -128,7 +128,7 @@ func (r *Reference) watcher() string {
 func (r *Reference) first() *holder {
 	var first *holder
 	for i := range r.holders {
-		if h := &r.holders[i]; first == nil || r.before(h.end, first.end) {
+		if h := &r.holders[i]; first == nil || r.earlier(h.end, first.end) {
 			first = h
 		}
 	}
@@ -167,16 +167,27 @@ func (h *holder) at(now time.Duration) backend.Holder {
 
 func (r *Reference) send(e Event) { r.op.events = append(r.op.events, e) }
 
-// before reports whether a < b. All comparisons of times that decide something are made by before and due, for closest.
-func (r *Reference) before(a, b time.Duration) bool {
-	if d := (a - b).Abs(); d > 0 && (r.closest == 0 || d < r.closest) {
-		r.closest = d
+// All comparisons of times that decide something are made by earlier and due, for closest.
+
+// earlier reports whether the end a is before the end b. Rounding keeps the order of two ends, but may make them equal.
+func (r *Reference) earlier(a, b time.Duration) bool {
+	if a < b {
+		r.compared(b - a)
 	}
 	return a < b
 }
 
 // due reports whether t has come.
-func (r *Reference) due(t time.Duration) bool { return !r.before(r.op.now, t) }
+func (r *Reference) due(t time.Duration) bool {
+	r.compared((t - r.op.now).Abs())
+	return t <= r.op.now
+}
+
+func (r *Reference) compared(d time.Duration) {
+	if d > 0 && (r.closest == 0 || d < r.closest) {
+		r.closest = d
+	}
+}
 
 func add(set *map[string]bool, member string) {
 	if *set == nil {

@@ -1,0 +1,5 @@
+package queuetest
+
+import "testing"
+
+func TestChecks(t *testing.T) { Test(t, inMemory(nil)) }
