@@ -46,8 +46,9 @@ const (
 type row struct {
 	at                   time.Duration
 	process, description string
-	want, got            string // got is "" if it is equal
-	events               []string
+	want, got            []field // got is nil if it is equal
+	err                  error
+	events               []Event
 	hidden               bool
 }
 
@@ -209,32 +210,24 @@ func (r *run) compare(o op, now time.Duration, untimed bool, err error, got []fi
 		r.now = now
 	}
 	line.at = r.now
-	if err != nil {
-		line.got = err.Error()
+	if line.err = err; err != nil {
 		r.rows = append(r.rows, line)
 		return r.fail("%s: %v", line.description, err)
 	}
-	want, events := reference()
+	line.want, line.events = reference()
 	r.discarded = r.discarded || r.ref.closest > 0 && r.ref.closest <= r.h.Rounding
-	missing, wrong := r.cmp.diff(want, got)
-	equal := len(missing) == 0 && len(wrong) == 0
-	line.want = r.format(want, true)
-	if !equal {
-		line.got = r.format(got, true)
-	}
-	for _, e := range events {
-		text := "→ " + e.Process + " " + r.formatEvent(e)
+	for _, e := range line.events {
 		if r.connects[e.Process] == nil {
 			r.wants = append(r.wants, e)
-		} else {
-			text += " (disconnected)"
 		}
-		line.events = append(line.events, text)
 	}
-	line.hidden = equal && (r.stage == marking || r.stage == ending && len(events) == 0)
+	missing, wrong := r.cmp.diff(line.want, got)
+	if len(missing) == 0 && len(wrong) == 0 {
+		line.hidden = r.stage == marking || r.stage == ending && len(line.events) == 0
+		r.rows = append(r.rows, line)
+		return !r.discarded
+	}
+	line.got = got
 	r.rows = append(r.rows, line)
-	if !equal {
-		return r.fail("%s: want %s, got %s", line.description, r.format(missing, false), r.format(wrong, false))
-	}
-	return !r.discarded
+	return r.fail("%s: want %s, got %s", line.description, r.format(missing, false), r.format(wrong, false))
 }

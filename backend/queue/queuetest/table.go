@@ -22,14 +22,19 @@ func (r *run) String() string {
 			continue
 		}
 		at := max(0, line.at-r.rows[0].at).Round(100 * time.Microsecond)
-		if line.got == "" {
-			_, _ = fmt.Fprintf(w, "%v\t%s\t%s\t%s\n", at, line.process, line.description, line.want)
-		} else {
-			_, _ = fmt.Fprintf(w, "%v\t%s\t%s\twant %s\n", at, line.process, line.description, line.want)
-			_, _ = fmt.Fprintf(w, "\t\t\tgot  %s\n", line.got)
+		_, _ = fmt.Fprintf(w, "%v\t%s\t%s\t", at, line.process, line.description)
+		switch {
+		case line.err != nil:
+			_, _ = fmt.Fprintf(w, "error: %v\n", line.err)
+		case line.want == nil:
+			_, _ = fmt.Fprintln(w)
+		case line.got == nil:
+			_, _ = fmt.Fprintln(w, r.format(line.want, true))
+		default:
+			_, _ = fmt.Fprintf(w, "want %s\n\t\t\tgot  %s\n", r.format(line.want, true), r.format(line.got, true))
 		}
 		for _, e := range line.events {
-			_, _ = fmt.Fprintf(w, "\t\t\t%s\n", e)
+			_, _ = fmt.Fprintf(w, "\t\t\t→ %s %s\n", e.Process, r.formatEvent(e))
 		}
 	}
 	_ = w.Flush()
