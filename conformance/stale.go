@@ -8,7 +8,7 @@ import (
 )
 
 // staleConnectionCount is how many connections a client with a pool opens, if its pool has room for them.
-const staleConnectionCount = 64
+const staleConnectionCount = 24
 
 // staleConnections makes every connection of a client silent while it holds a lease.
 func staleConnections(t *T) {
