@@ -13,6 +13,13 @@ const long = 75 // ticks of a TTL that is longer than ProvisionalTTL
 // open begins some sequences with operations that lead to what is rare in random ones.
 func (s *sequence) open(rnd *rand.Rand) {
 	p := rnd.Perm(s.processes)
+	if s.disconnects && rnd.IntN(3) == 0 { // a sender that cannot be reached
+		s.join(s.attempt(p[0], backend.Share{}, 3), s.attempt(p[1], backend.Share{}, 20), s.attempt(p[1], backend.Share{}, 20))
+		s.ops = append(s.ops, op{action: disconnect, process: p[1], attempt: -1})
+		s.sleep(8 * tick)
+		s.join(1 + rnd.IntN(2))
+		return
+	}
 	switch rnd.IntN(12) {
 	case 0: // more waiters of a process than a service looks at
 		s.join(s.attempt(rnd.IntN(s.processes), backend.Share{}, long))
@@ -55,6 +62,12 @@ func (s *sequence) open(rnd *rand.Rand) {
 				s.release(1, 2, 3)
 			}
 		}
+	case 6: // a sender that holds the key, while grants to others end unclaimed
+		s.join(s.attempt(p[0], backend.Reader, 2*long), s.attempt(p[1], backend.Share{}, 20), s.attempt(p[2], backend.Reader, 3))
+		s.release(1)
+		s.sleep(8 * tick)
+		s.join(0, s.attempt(p[1], backend.Share{}, 20), s.attempt(p[1], backend.Reader, long))
+		s.release(3)
 	}
 }
 
