@@ -1,11 +1,8 @@
 package redislock
 
 import (
-	"errors"
-
 	"testing"
 
-	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/redislock/internal/redistest"
 )
@@ -27,7 +24,7 @@ var (
 	within         = redistest.Within
 	must           = redistest.Must
 	take           = redistest.Take
-	enqueue        = redistest.Queue
+	queue          = redistest.Queue
 	get            = redistest.Get
 	getWithin      = redistest.GetWithin
 	released       = redistest.Released
@@ -59,7 +56,3 @@ func newBackend(t testing.TB, prefix string) *Backend {
 	t.Helper()
 	return openURL(t, "redis://"+sharedServer(t)+"?prefix="+prefix)
 }
-
-var acquireScript, endScript = theScripts.acquire, theScripts.end
-
-func isUncertain(err error) bool { return errors.Is(err, backend.ErrUncertain) }

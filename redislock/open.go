@@ -38,9 +38,9 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		}
 		return nil, err
 	}
-	b.svc.srv.Own = true
+	b.srv.Own = true
 	if s.Scheme == "redis+sentinel" {
-		b.svc.followSentinels(s.Sentinels(), s.Master)
+		b.followSentinels(s.Sentinels(), s.Master)
 	}
 	return b, nil
 }
