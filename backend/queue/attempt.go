@@ -16,7 +16,7 @@ type state uint8
 
 const (
 	waiting state = iota
-	revoked       // it waits, and a grant of it was broken since its last request was sent
+	revoked       // it waits, and a grant of it was broken before it knew of that
 	holding
 	ended // its grant was released or lost, or it has none and does not wait
 )
@@ -181,7 +181,8 @@ func (a *attempt) waits(m Mode, r Answer) {
 	}
 }
 
-// hold makes the attempt a grant that the service keeps until then, as an answer to a request that was sent at sent says.
+// hold makes the attempt a grant that the service keeps until then, according to what it sent in answer to a request
+// of the time sent, or as an event.
 func (a *attempt) hold(token uint64, slots []int, sent, until time.Time) {
 	a.token, a.slots = token, slots
 	a.mu.Lock()
@@ -245,7 +246,7 @@ func (a *attempt) checkDelivery(m Mode, r Answer) {
 		return
 	}
 	seen := a.seen
-	check := func() {
+	check := func(context.Context) {
 		a.b.mu.Lock()
 		silent := !a.notified.After(seen)
 		a.b.mu.Unlock()
@@ -254,10 +255,10 @@ func (a *attempt) checkDelivery(m Mode, r Answer) {
 		}
 	}
 	if !r.Granted {
-		a.b.backgroundLocked(func(context.Context) { check() })
+		a.b.backgroundLocked(check)
 		return
 	}
-	time.AfterFunc(pushDelay, check) // it may be on its way
+	time.AfterFunc(pushDelay, func() { a.b.background(check) }) // it may be on its way
 }
 
 // signal makes acquire look at the attempt. b.mu is held.

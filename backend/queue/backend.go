@@ -76,17 +76,17 @@ func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 		defer b.pusher.Use(req.Key)()
 	}
 	a := &attempt{b: b, req: req}
+	b.enterLine(a) // before an event can arrive
 	b.register(a)
-	b.enterLine(a)
-	err := a.acquire(ctx)
-	b.leaveLine(a)
-	if err != nil {
-		b.unregister(a)
+	if err := a.acquire(ctx); err != nil {
+		b.unregister(a) // before it leaves the line, where an event would give it a turn
+		b.leaveLine(a)
 		if backend.OutcomeUnknown(err) && !a.unanswered.Load() {
 			b.settle(req.Owner)
 		}
 		return nil, err
 	}
+	b.leaveLine(a)
 	return a, nil
 }
 

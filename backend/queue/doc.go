@@ -43,7 +43,7 @@
 //
 //	          Granted        LeaseEnds, Asked   Lost            an answer that it holds   its context ends
 //	waiting   holding        asks               revoked         holding                   ended
-//	revoked   (kept)         asks               –               asks once more            ended
+//	revoked   asks           asks               –               asks once more            ended
 //	holding   –              –                  ended, OnLost   –                         –
 //	ended     it is released it is abandoned    –               –                         –
 //

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,6 +219,27 @@ func TestLostEvents(t *testing.T) {
 	})
 }
 
+// TestDoubtAfterClose: a Service that is closed is not used any more.
+func TestDoubtAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := queuetest.NewServer()
+		a, b := start(t, s), start(t, s)
+		g := b.lock(t, backend.Share{}, time.Second)
+		next := a.waits(t, t.Context(), backend.Share{})
+		a.svc.SetFaults(queuetest.Faults{LoseEvents: true})
+		release(t, g)
+		a.Interrupted("")
+		release(t, granted(t, next, 100*time.Millisecond))
+		if err := a.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := a.svc.counts().doubts; n > 0 {
+			t.Errorf("Doubt of a Service that is closed: want no call, got %d", n)
+		}
+	})
+}
+
 // TestLateEvent: a grant of which the event comes late is asked for, and is valid for the whole TTL; one that comes after its end is not
 // taken.
 func TestLateEvent(t *testing.T) {
@@ -307,4 +329,44 @@ func TestBrokenOnItsWay(t *testing.T) {
 		}
 		release(t, other)
 	})
+}
+
+// TestEventAsContextEnds: an event for an attempt whose context ends at the same time takes no turn from the others.
+func TestEventAsContextEnds(t *testing.T) {
+	for range 2000 {
+		synctest.Test(t, func(t *testing.T) {
+			s := queuetest.NewServer()
+			a, b := start(t, s), start(t, s)
+			g := b.lock(t, backend.Share{}, time.Second)
+			next := a.waits(t, t.Context(), backend.Share{})
+			ctx, cancel := context.WithCancel(t.Context())
+			req, gone := request(backend.Share{}), make(chan struct{})
+			go func() {
+				defer close(gone)
+				if _, err := a.Acquire(ctx, req); err != nil {
+					_ = a.Abandon(t.Context(), req)
+				}
+			}()
+			synctest.Wait()
+			go cancel()
+			for range 20 {
+				a.Asked(key, req.Owner)
+				runtime.Gosched()
+			}
+			<-gone
+			a.Interrupted("")
+			synctest.Wait()
+			before := a.svc.counts().asked
+			a.Interrupted("")
+			synctest.Wait()
+			if a.svc.counts().asked == before {
+				t.Error("a waiter that is to ask, after another attempt of its process has ended: it does not")
+			}
+			release(t, g)
+			release(t, granted(t, next, time.Second))
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }
