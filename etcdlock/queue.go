@@ -102,8 +102,9 @@ func newQueue(folder string, kvs []*mvccpb.KeyValue) queue {
 	return q
 }
 
-// holders returns the keys that hold the lock, which are the first ones as far as they fit. A key that holds the lock does so until it is deleted: keys before it only end.
-// The rule needs nothing else, so each client decides by its own copy of the queue.
+// holders returns the keys that hold the lock, which are the first ones as far as they fit. A key that holds the lock
+// does so until it is deleted: keys before it only end. The rule needs nothing else, so each client decides by its own
+// copy of the queue.
 func (q *queue) holders() []*contender {
 	var a backend.Admission
 	for i, c := range q.keys {

@@ -10,8 +10,8 @@
 //
 // A grant to the attempt that has sent the request lasts for its TTL. A grant to another one is pushed: it is
 // provisional, which means that it lasts for at most [ProvisionalTTL], until a request of the process of its attempt
-// claims it. Provisional grants of a key that end unclaimed, one after another, get shorter ([Provisional]), so that many
-// stopped processes delay a live waiter by little more than one.
+// claims it. Provisional grants of a key that end unclaimed, one after another, get shorter ([Provisional]), so that
+// many stopped processes delay a live waiter by little more than one.
 //
 // The service knows of each waiter the process that it belongs to, and removes the waiters of a process that
 // it knows to be dead:
@@ -23,19 +23,23 @@
 //
 // A process whose waiters were removed without need enters them again, at the end of the queue.
 //
+// A key without holders and waiters forgets all but the last token and which attempts were ended with Late set. A process
+// without events counts as one that can be reached.
+//
 // # Events
 //
-// The service reports events to the process of an attempt. An event may be late, or get lost; none is taken for the state of
-// a lock but Granted, which carries the time until which it is valid.
+// The service reports events to the process of an attempt. An event may be late, or get lost; none is taken for the
+// state of a lock but Granted, which carries the time until which it is valid.
 //
 //	Granted     the attempt has got a provisional grant
 //	LeaseEnds   the lease that the attempt waits for ends at another time than it knows
 //	Asked       the attempt is the first waiter, and is to ask, which shows that its process is alive
 //	Lost        the grant of the attempt was broken
 //
-// LeaseEnds goes to the watcher: the first waiter of another process than the holder's. It asks when the lease ends, so a
-// dead holder is noticed by one request. When the key was granted to another process, which may be dead, the event also goes to one
-// attempt of each process among the first [Informed] waiters, at most once in [InformEvery], because the watcher may be dead too.
+// LeaseEnds goes to the watcher: the first waiter of another process than the holder's. It asks when the lease ends,
+// so a dead holder is noticed by one request. When the key was granted to another process, which may be dead, the
+// event also goes to one attempt of each process among the first [Informed] waiters, at most once in [InformEvery],
+// because the watcher may be dead too.
 //
 // # Attempts
 //
@@ -47,12 +51,13 @@
 //	holding   –              –                  ended, OnLost   –                         –
 //	ended     it is released it is abandoned    –               –                         –
 //
-// revoked: a grant of the attempt was broken before the attempt knew of it. Which one is not known, so the attempt asks.
+// revoked: a grant of the attempt was broken before the attempt knew of it. Which one is not known, so the attempt
+// asks.
 //
-// The attempts of a process that wait for one key are a line, in the order of the queue. Only the first asks, and there is one
-// request in flight for a key and process: the service would grant the key to the first before the others,
-// and one request shows that the process is alive. The others get their grants by events. In a line without events each
-// attempt asks, with growing pauses.
+// The attempts of a process that wait for one key are a line, in the order of the queue. Only the first asks, and
+// there is one request in flight for a key and process: the service would grant the key to the first before the
+// others, and one request shows that the process is alive. The others get their grants by events. In a line without
+// events each attempt asks, with growing pauses.
 //
 // A request that had no answer may still be executed later. Its attempt ends by Abandon or Release with Late set, which
 // makes the service refuse what arrives after it.

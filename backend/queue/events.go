@@ -8,8 +8,8 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Granted implements Events. An attempt trusts the grant if it knows, by the clock of the service, that at least half of
-// it is left. Otherwise it asks, and the answer has the same grant for its whole TTL.
+// Granted implements Events. An attempt trusts the grant if it knows, by the clock of the service, that at least half
+// of it is left. Otherwise it asks, and the answer has the same grant for its whole TTL.
 func (b *Backend) Granted(g Grant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

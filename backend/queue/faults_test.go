@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/backend/queue/queuetest"
 )
 
@@ -68,7 +69,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestCancel: nothing remains of an attempt whose context ends, and the service refuses late requests only if there can be any.
+// TestCancel: nothing remains of an attempt whose context ends, and the service refuses late requests only if there
+// can be any.
 func TestCancel(t *testing.T) {
 	for _, unanswered := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -150,10 +152,7 @@ func TestDisconnected(t *testing.T) {
 // TestUnansweredThenGranted: the release of a grant that an event brought refuses the request that had no answer.
 func TestUnansweredThenGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := queuetest.NewServer()
-		a, b := start(t, s), start(t, s)
-		g := b.lock(t, backend.Share{}, time.Second)
-		next := a.waits(t, t.Context(), backend.Share{})
+		a, _, g, next := contended(t)
 		a.svc.SetFaults(queuetest.Faults{LoseReplies: true})
 		a.Interrupted("")
 		synctest.Wait()
@@ -205,10 +204,7 @@ func TestTurnNotUsed(t *testing.T) {
 // TestLostEvents: a waiter whose events get lost finds its grant, and doubts the connection.
 func TestLostEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := queuetest.NewServer()
-		a, b := start(t, s), start(t, s)
-		g := b.lock(t, backend.Share{}, time.Second)
-		next := a.waits(t, t.Context(), backend.Share{})
+		a, _, g, next := contended(t)
 		a.svc.SetFaults(queuetest.Faults{LoseEvents: true})
 		release(t, g)
 		release(t, granted(t, next, ttl+ttl/2+time.Second))
@@ -222,10 +218,7 @@ func TestLostEvents(t *testing.T) {
 // TestDoubtAfterClose: a Service that is closed is not used any more.
 func TestDoubtAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := queuetest.NewServer()
-		a, b := start(t, s), start(t, s)
-		g := b.lock(t, backend.Share{}, time.Second)
-		next := a.waits(t, t.Context(), backend.Share{})
+		a, _, g, next := contended(t)
 		a.svc.SetFaults(queuetest.Faults{LoseEvents: true})
 		release(t, g)
 		a.Interrupted("")
@@ -240,15 +233,12 @@ func TestDoubtAfterClose(t *testing.T) {
 	})
 }
 
-// TestLateEvent: a grant of which the event comes late is asked for, and is valid for the whole TTL; one that comes after its end is not
-// taken.
+// TestLateEvent: a grant of which the event comes late is asked for, and is valid for the whole TTL; one that comes
+// after its end is not taken.
 func TestLateEvent(t *testing.T) {
 	for _, delay := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			s := queuetest.NewServer()
-			a, b := start(t, s), start(t, s)
-			g := b.lock(t, backend.Share{}, time.Second)
-			next := a.waits(t, t.Context(), backend.Share{})
+			a, _, g, next := contended(t)
 			a.svc.SetFaults(queuetest.Faults{Delay: delay})
 			pushed := time.Now()
 			release(t, g)
@@ -306,10 +296,7 @@ func TestBreak(t *testing.T) {
 // TestBrokenOnItsWay: an attempt does not take a grant that was broken before its event came.
 func TestBrokenOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := queuetest.NewServer()
-		a, b := start(t, s), start(t, s)
-		g := b.lock(t, backend.Share{}, time.Second)
-		next := a.waits(t, t.Context(), backend.Share{})
+		a, b, g, next := contended(t)
 		a.svc.SetFaults(queuetest.Faults{Delay: 100 * time.Millisecond})
 		release(t, g)
 		if h, err := b.Break(t.Context(), key, ""); h == nil || err != nil {
@@ -335,10 +322,7 @@ func TestBrokenOnItsWay(t *testing.T) {
 func TestEventAsContextEnds(t *testing.T) {
 	for range 2000 {
 		synctest.Test(t, func(t *testing.T) {
-			s := queuetest.NewServer()
-			a, b := start(t, s), start(t, s)
-			g := b.lock(t, backend.Share{}, time.Second)
-			next := a.waits(t, t.Context(), backend.Share{})
+			a, _, g, next := contended(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			req, gone := request(backend.Share{}), make(chan struct{})
 			go func() {
@@ -369,4 +353,27 @@ func TestEventAsContextEnds(t *testing.T) {
 			return
 		}
 	}
+}
+
+// TestRenewalPasses: a process whose renewal has admitted a waiter looks whether that one claims its grant.
+func TestRenewalPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, permit := queuetest.NewServer(), backend.Share{Weight: 1, Capacity: 2}
+		a, dead, stopped := start(t, s), start(t, s), start(t, s)
+		dead.lock(t, permit, time.Second)
+		time.Sleep(ttl / 2)
+		g := a.lock(t, permit, time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stopped.waits(t, ctx, permit)
+		stopped.stop()
+		time.Sleep(ttl/2 + time.Second) // the lease of dead has ended
+		if err := g.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(queue.ProvisionalTTL + time.Second)
+		if n := a.svc.counts().passes; n != 1 {
+			t.Errorf("Pass after a renewal that granted the key to a stopped process: want 1 call, got %d", n)
+		}
+	})
 }

@@ -48,6 +48,7 @@ func (a *attempt) extend(ctx context.Context, ttl time.Duration, exactly bool) e
 
 // renewed handles an answer. One that arrives after that of a later request does not move until.
 func (a *attempt) renewed(r Renewed, ttl time.Duration) error {
+	a.b.PassIn(a.req.Key, r.Pass)
 	if errors.Is(r.Err, backend.ErrLost) {
 		a.lost()
 	}

@@ -38,6 +38,7 @@ type counts struct {
 	late         int // of those that end, with Late set
 	mostInFlight int
 	doubts       int
+	passes       int
 }
 
 func (c *counted) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
@@ -64,6 +65,13 @@ func (c *counted) End(ctx context.Context, ends []queue.End) []queue.Ended {
 	}
 	c.mu.Unlock()
 	return c.Service.End(ctx, ends)
+}
+
+func (c *counted) Pass(ctx context.Context, key string) (queue.Passed, error) {
+	c.mu.Lock()
+	c.n.passes++
+	c.mu.Unlock()
+	return c.Service.Pass(ctx, key)
 }
 
 func (c *counted) Doubt(key string) {
@@ -133,6 +141,15 @@ func (p process) waits(t *testing.T, ctx context.Context, share backend.Share) <
 		t.Fatalf("Acquire of a held key: want it to wait, got %v, %v", r.grant, r.err)
 	}
 	return got
+}
+
+// contended returns two processes: a waits for the key that b holds.
+func contended(t *testing.T) (a, b process, g backend.Grant, next <-chan result) {
+	t.Helper()
+	s := queuetest.NewServer()
+	a, b = start(t, s), start(t, s)
+	g = b.lock(t, backend.Share{}, time.Second)
+	return a, b, g, a.waits(t, t.Context(), backend.Share{})
 }
 
 type result struct {

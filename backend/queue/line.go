@@ -108,8 +108,8 @@ func (l *line) endTurn(a *attempt) {
 	l.next()
 }
 
-// failed records that a request of an attempt failed, and returns for how long the service has. Attempts with a place end
-// if their TTL has passed in that time.
+// failed records that a request of an attempt failed, and returns for how long the service has. Attempts with a place
+// end if their TTL has passed in that time.
 func (l *line) failed(a *attempt, err error) time.Duration {
 	if l.failing.IsZero() {
 		l.failing, l.backoff = time.Now(), minBackoff
@@ -123,8 +123,8 @@ func (l *line) failed(a *attempt, err error) time.Duration {
 	return since
 }
 
-// failTurns ends the attempts that have no place and wait for their turn, after a request of one like them failed: in an
-// outage they would wait for one another.
+// failTurns ends the attempts that have no place and wait for their turn, after a request of one like them failed: in
+// an outage they would wait for one another.
 func (l *line) failTurns(a *attempt, err error) {
 	for _, w := range l.turns {
 		if w != a && w.place == outside {

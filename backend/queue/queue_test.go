@@ -74,7 +74,8 @@ func TestHandOff(t *testing.T) {
 	})
 }
 
-// TestLine makes many attempts of a process wait: they are granted in the order of the queue, with one request in flight.
+// TestLine makes many attempts of a process wait: they are granted in the order of the queue, with one request in
+// flight.
 func TestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 50

@@ -122,8 +122,8 @@ func (c *clock) observe(r Answer) {
 
 func (c *clock) invalidate() { c.stale, c.staleAt = true, time.Now() }
 
-// until returns when a grant certainly ends, however late its event has arrived; zero if that is unknown. The clocks of the
-// service and of this machine may drift apart by 500 ppm.
+// until returns when a grant certainly ends, however late its event has arrived; zero if that is unknown. The clocks
+// of the service and of this machine may drift apart by 500 ppm.
 func (c *clock) until(g Grant) time.Time {
 	if c.stale || c.at == 0 || g.Expires == 0 {
 		return time.Time{}

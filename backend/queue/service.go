@@ -9,33 +9,34 @@ import (
 )
 
 const (
-	// ProvisionalTTL is the longest lease of a grant that was pushed, and how long a waiter may take to show that it is alive.
+	// ProvisionalTTL is the longest lease of a grant that was pushed, and how long a waiter may take to show that it
+	// is alive.
 	ProvisionalTTL = backend.MaxProvisionalTTL
 	// MinProvisionalTTL is the shortest lease of a grant that was pushed, unless the TTL of its attempt is shorter.
 	MinProvisionalTTL = 250 * time.Millisecond
 	// MaxUnclaimed is up to which number a Service counts provisional grants that ended unclaimed one after another.
 	MaxUnclaimed = 9
-	// Informed is how many of the first waiters a Service looks at to find the watcher, and the processes that it informs
-	// of a provisional grant.
+	// Informed is how many of the first waiters a Service looks at to find the watcher, and the processes that it
+	// informs of a provisional grant.
 	Informed = 16
 	// InformEvery is how often, for a key, it informs others than the watcher of one.
 	InformEvery = time.Second
 )
 
-// Provisional returns how long a pushed grant to an attempt with that TTL lasts, if the unclaimed grants of the key before it
-// were not claimed.
+// Provisional returns how long a pushed grant to an attempt with that TTL lasts, if the unclaimed grants of the key
+// before it were not claimed.
 func Provisional(ttl time.Duration, unclaimed int) time.Duration {
 	return min(ttl, max(ProvisionalTTL>>(2*min(unclaimed, MaxUnclaimed)), MinProvisionalTTL))
 }
 
 // Service is the driver of a service. Its methods may be called concurrently. Each makes one round trip (more only if
-// the service has many dead waiters to remove), returns when ctx ends, and does not retry. An error is marked as those of
-// a backend.Backend are. The methods must be idempotent: an operation that is executed twice has the effect of one.
+// the service has many dead waiters to remove), returns when ctx ends, and does not retry. An error is marked as those
+// of a backend.Backend are. The methods must be idempotent: an operation that is executed twice has the effect of one.
 //
 // Package queuetest has a Service in memory that is the reference for what each operation does, and checks another one.
 type Service interface {
-	// Acquire asks for a key once. If the attempt holds the key, it keeps its grant, for its TTL from now at least. If the
-	// attempt has a place in the queue, it is granted from there. Otherwise it is granted only if those before it
+	// Acquire asks for a key once. If the attempt holds the key, it keeps its grant, for its TTL from now at least. If
+	// the attempt has a place in the queue, it is granted from there. Otherwise it is granted only if those before it
 	// have been and it fits. Else it enters the queue, unless its mode is NoQueue.
 	Acquire(ctx context.Context, a Attempt) (Answer, error)
 	// Renew extends grants, all in one round trip if it can: the result at i is that of the hold at i.
@@ -106,16 +107,17 @@ type Answer struct {
 	Holder backend.Holder
 	// Left is the lease of the attempt, or of Holder. It is negative for a lease that does not end.
 	Left time.Duration
-	// NoPlace: the attempt was not in the queue when it asked. If it had a place before, it was removed, or it has a grant of
-	// which an event is on its way.
+	// NoPlace: the attempt was not in the queue when it asked. If it had a place before, it was removed, or it has a
+	// grant of which an event is on its way.
 	NoPlace bool
-	// Watch: the attempt is to ask again when Left has passed. It is the watcher, or the grant of Holder is not claimed.
+	// Watch: the attempt is to ask again when Left has passed. It is the watcher, or the grant of Holder is not
+	// claimed.
 	Watch bool
-	// Ask is in how long the attempt is to ask again in any case, because the first waiter was asked whether it is alive;
-	// zero if it was not.
+	// Ask is in how long the attempt is to ask again in any case, because the first waiter was asked whether it is
+	// alive; zero if it was not.
 	Ask time.Duration
-	// Pass is in how long the shortest of the provisional grants ends that this request has made; zero if it has made none.
-	// It is negative if the service has not done all that it can do now.
+	// Pass is in how long the shortest of the provisional grants ends that this request has made; zero if it has made
+	// none. It is negative if the service has not done all that it can do now.
 	Pass time.Duration
 }
 
@@ -131,6 +133,7 @@ type Hold struct {
 type Renewed struct {
 	Sent time.Time
 	Now  time.Duration // as in Answer
+	Pass time.Duration // as in Answer: a renewal admits waiters if the lease of another holder has ended
 	Err  error
 }
 
@@ -145,8 +148,8 @@ const (
 	Break                 // the grant of an owner, or all if Owner is "", of another process
 )
 
-// End ends something of an attempt. Of its request only Key, Owner, Share, TTL and Metadata are used; of an attempt that this process
-// does not know any more, only Key and Owner are set.
+// End ends something of an attempt. Of its request only Key, Owner, Share, TTL and Metadata are used; of an attempt
+// that this process does not know any more, only Key and Owner are set.
 type End struct {
 	backend.Request
 	Kind Kind
@@ -166,8 +169,8 @@ type Ended struct {
 // Passed is the reply to Pass.
 type Passed struct {
 	Now time.Duration // as in Answer
-	// Pass is in how long the shortest of the grants of the key ends that are not claimed; zero if there is none. It may be negative, as
-	// in Answer.
+	// Pass is in how long the shortest of the grants of the key ends that are not claimed; zero if there is none. It
+	// may be negative, as in Answer.
 	Pass time.Duration
 }
 

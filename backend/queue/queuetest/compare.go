@@ -59,7 +59,9 @@ func holderFields(h backend.Holder) []field {
 	return fields
 }
 
-func renewedFields(r queue.Renewed) []field { return []field{{name: "error", value: errorName(r.Err)}} }
+func renewedFields(r queue.Renewed) []field {
+	return []field{{name: "error", value: errorName(r.Err)}, {name: "pass", value: r.Pass}}
+}
 
 func endedFields(e queue.Ended) []field {
 	if e.Err != nil {

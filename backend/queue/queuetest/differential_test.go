@@ -43,6 +43,7 @@ type mistaken struct {
 	attempt func(*queue.Attempt)
 	answer  func(*queue.Answer)
 	hold    func(*queue.Hold)
+	renewed func(*queue.Renewed)
 	end     func(*queue.End)
 }
 
@@ -61,7 +62,11 @@ func (m mistaken) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	if m.hold != nil {
 		m.hold(&holds[0])
 	}
-	return m.Service.Renew(ctx, holds)
+	all := m.Service.Renew(ctx, holds)
+	if m.renewed != nil {
+		m.renewed(&all[0])
+	}
+	return all
 }
 
 func (m mistaken) End(ctx context.Context, ends []queue.End) []queue.Ended {
@@ -80,6 +85,7 @@ func TestDifferentialFinds(t *testing.T) {
 	for name, mistake := range map[string]mistaken{
 		"late requests are executed":     {end: func(e *queue.End) { e.Late = false }},
 		"Exactly is ignored":             {hold: func(h *queue.Hold) { h.Exactly = false }},
+		"a renewal hides its grants":     {renewed: func(r *queue.Renewed) { r.Pass = 0 }},
 		"an attempt that tries is asked": {answer: func(a *queue.Answer) { a.Ask = 0 }},
 		"Expect does not enter the queue": {attempt: func(a *queue.Attempt) {
 			if a.Mode == queue.Expect {

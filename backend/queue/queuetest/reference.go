@@ -184,6 +184,7 @@ func (r *Reference) Renew(now time.Duration, process string, hold queue.Hold) (q
 	}
 	r.admit()
 	r.inform()
+	renewed.Pass = r.op.pushed
 	return renewed, r.op.events
 }
 
