@@ -321,7 +321,7 @@ var faultsOfHolds = []fault{
 	},
 	{
 		name:  "serves the last comer first",
-		build: onQueue(func(q *queue) { q.lifo = true }, nil),
+		build: onQueue(func(q *queue) { q.lifo, q.slow = true, 2*time.Second }, nil), // slow: no waiter asks just before a later one comes
 		must:  []string{"waiting/10-served-beside-relocks", "waiting/12-fifo", "waiting/12-fifo-cancelled-waiters", "waiting/12-dead-waiter"},
 		may:   []string{"ambiguity/34-hand-off-reply-dropped"},
 	},
