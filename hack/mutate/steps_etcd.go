@@ -72,7 +72,7 @@ var etcdSteps = []Step{
 		"\tcase <-ctx.Done():\n\t\ts.mu.Lock()\n\t\tdelete(s.waiting, int64(id))\n\t\ts.mu.Unlock()\n\t\treturn 0, ctx.Err()\n\t}\n}\n\n// receive", "etcdlock", "TestLateKeepAlive"},
 	{"etcd: silent connections are closed after a request without an answer", "etcdlock/stale.go",
 		"\tif err != nil {\n\t\tc.unanswered(ctx, sent)\n\t}\n",
-		"", "etcdlock", "TestSilentConnection"},
+		"", "integration/etcd", "TestSilentConnection"},
 	{"etcd: only connections without an answer are closed", "etcdlock/stale.go",
 		"conn.received.Load() < sinceEpoch(sent)",
 		"conn.received.Load() < sinceEpoch(time.Now())", "etcdlock", "TestCloseSilent"},
