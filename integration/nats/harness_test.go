@@ -67,29 +67,35 @@ func bucketOf(t testing.TB, conn *nats.Conn, name string) jetstream.KeyValue {
 	return kv
 }
 
-// counter returns how many messages clients have sent to the server, but for its own.
+// counter returns how many messages clients of the account APP have sent to the server. Its own requests are those of
+// the account SYS. The count of the whole server would not do: it has the request for the count or has it not yet.
 func counter(s *provision.Server) func(context.Context) (int64, error) {
-	own := int64(0)
 	return func(ctx context.Context) (int64, error) {
 		conn, err := nats.Connect(s.Addr(), nats.UserInfo("sys", "sys"))
 		if err != nil {
 			return 0, err
 		}
 		defer conn.Close()
-		reply, err := conn.RequestWithContext(ctx, "$SYS.REQ.SERVER."+conn.ConnectedServerId()+".VARZ", nil)
+		reply, err := conn.RequestWithContext(ctx, "$SYS.REQ.ACCOUNT.APP.STATZ", []byte(`{"include_unused": true}`))
 		if err != nil {
 			return 0, err
 		}
-		var varz struct {
+		var stats struct {
 			Data struct {
-				InMsgs int64 `json:"in_msgs"`
+				Accounts []struct {
+					Received struct {
+						Msgs int64 `json:"msgs"`
+					} `json:"received"`
+				} `json:"account_statz"`
 			} `json:"data"`
 		}
-		if err := json.Unmarshal(reply.Data, &varz); err != nil {
+		if err := json.Unmarshal(reply.Data, &stats); err != nil {
 			return 0, err
 		}
-		own++
-		return varz.Data.InMsgs - own, nil
+		if len(stats.Data.Accounts) != 1 {
+			return 0, fmt.Errorf("the count of account APP: want one account, got %s", reply.Data)
+		}
+		return stats.Data.Accounts[0].Received.Msgs, nil
 	}
 }
 
