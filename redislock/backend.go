@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
@@ -18,18 +17,9 @@ import (
 // Backend is the Redis driver. New or lock.Open makes one. Its methods may be called
 // concurrently.
 type Backend struct {
-	srv  *server.Server
-	proc protocol.Process
-	opt  options
+	*queue.Backend
+	svc  *service
 	caps backend.Capabilities
-	subs *subscriptions
-
-	reloading atomic.Bool // reloadAfter reloads the slot map of the cluster
-
-	mu       sync.Mutex          // guards the fields below
-	attempts map[string]*attempt // by owner id: waiting attempts, and grants whose loss is reported
-	asking   map[string]*attempt // by key: the waiting share that asks whether the first waiter is alive
-	settled  map[string]struct{} // owner ids of ended waiters that need no tombstone: every request had a reply
 }
 
 var (
@@ -71,17 +61,16 @@ func open(ctx context.Context, client redis.UniversalClient, o options) (*Backen
 	if rt := readTimeout(client); o.replicas > 0 && rt > 0 && o.replicaTimeout >= rt {
 		return nil, backend.Invalid("timeout of waiting for replicas", o.replicaTimeout, fmt.Sprintf("less than the client's read timeout, %v", rt))
 	}
-	b := &Backend{
-		srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o,
-		attempts: map[string]*attempt{}, asking: map[string]*attempt{}, settled: map[string]struct{}{},
-	}
-	b.srv.Around = b.around
-	b.subs = newSubscriptions(b)
+	svc := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o, scripts: theScripts}
+	svc.srv.Around = svc.around
+	svc.subs = newSubscriptions(svc)
+	b := &Backend{Backend: queue.New(svc), svc: svc}
+	svc.events = b.Backend
 
-	found, err := b.srv.Probe(ctx, scripts, o.allowEviction)
-	if err == nil && b.srv.Cluster == nil {
+	found, err := svc.srv.Probe(ctx, svc.scripts.all(), o.allowEviction)
+	if err == nil && svc.srv.Cluster == nil {
 		// now, so that the first wait costs nothing more and holders learn of a break
-		err = b.subs.use(b.proc.Channel(), nil).wait(ctx)
+		err = svc.subs.use(svc.proc.Channel(), "").wait(ctx)
 	}
 	if err != nil {
 		_ = b.Close(ctx)
@@ -102,14 +91,6 @@ func readTimeout(client redis.UniversalClient) time.Duration {
 	return 0
 }
 
-// channelOf returns the channel on which this process is notified about a key.
-func (b *Backend) channelOf(k protocol.Keys) string {
-	if b.srv.Cluster != nil {
-		return k.Channel(b.proc.Address)
-	}
-	return b.proc.Channel()
-}
-
 func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 	c := backend.Capabilities{
 		Name:       "redis",
@@ -118,7 +99,7 @@ func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 		Order:      backend.FIFO,
 		Wake:       backend.WakePush,
 		Fencing:    backend.FencingRestart,
-		PushesLoss: b.srv.Cluster == nil,
+		PushesLoss: b.svc.srv.Cluster == nil,
 		Shared:     true,
 		Permits:    true,
 		MinTTL:     100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
@@ -136,11 +117,11 @@ func (b *Backend) capabilities(found server.Findings) backend.Capabilities {
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
-	if b.srv.Cluster != nil {
+	if b.svc.srv.Cluster != nil {
 		c.Caveats = append(c.Caveats, "While a slot of the cluster migrates, the locks in it are renewed, but cannot be acquired, released or handed over.")
 		c.Caveats = append(c.Caveats, "In a cluster the holder of a broken lock learns of it at its next renewal, unless its process waited for the lock. The first wait of a process for a key costs a second request and a subscription, which is kept for 30 s after the last wait.")
 	}
-	if n := b.opt.replicas; n > 0 {
+	if n := b.svc.opt.replicas; n > 0 {
 		c.Caveats = append(c.Caveats, fmt.Sprintf("A grant is acknowledged by %d replica(s) before it is reported, but a failover may still promote a replica without it.", n))
 	}
 	found.Declare(&c)
@@ -155,12 +136,4 @@ func (b *Backend) Capabilities() backend.Capabilities {
 }
 
 // Ping makes one round trip.
-func (b *Backend) Ping(ctx context.Context) error { return b.srv.Ping(ctx) }
-
-// Close ends the subscriptions and waits, until ctx ends, for requests in flight. It does
-// not close a client that was passed to New.
-func (b *Backend) Close(ctx context.Context) error {
-	b.srv.Stop()
-	b.subs.close()
-	return b.srv.Close(ctx)
-}
+func (b *Backend) Ping(ctx context.Context) error { return b.svc.srv.Ping(ctx) }

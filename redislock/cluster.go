@@ -19,7 +19,7 @@ const (
 )
 
 // around is server.Server.Around.
-func (b *Backend) around(ctx context.Context, send func() error) error {
+func (b *service) around(ctx context.Context, send func() error) error {
 	err := b.retryRefused(ctx, send)
 	b.failed(err)
 	return err
@@ -27,7 +27,7 @@ func (b *Backend) around(ctx context.Context, send func() error) error {
 
 // retryRefused is retryMigrating. It also repeats send once if the server cannot write: it may have been demoted, and
 // a new connection may reach its successor.
-func (b *Backend) retryRefused(ctx context.Context, send func() error) error {
+func (b *service) retryRefused(ctx context.Context, send func() error) error {
 	err := b.retryMigrating(ctx, send)
 	if server.CannotWrite(err) {
 		b.subs.doubt(err)
@@ -38,7 +38,7 @@ func (b *Backend) retryRefused(ctx context.Context, send func() error) error {
 
 // retryMigrating repeats send while the server refuses it because the slot migrates and
 // the keys of the request are not all on one server (TRYAGAIN): it was not executed.
-func (b *Backend) retryMigrating(ctx context.Context, send func() error) error {
+func (b *service) retryMigrating(ctx context.Context, send func() error) error {
 	backoff := 5 * time.Millisecond
 	for end := time.Now().Add(migrationTimeout); ; backoff = min(2*backoff, 100*time.Millisecond) {
 		err := send()
@@ -50,7 +50,7 @@ func (b *Backend) retryMigrating(ctx context.Context, send func() error) error {
 }
 
 // failed handles the error of a request.
-func (b *Backend) failed(err error) {
+func (b *service) failed(err error) {
 	b.subs.doubt(err)
 	b.reloadAfter(err)
 }
@@ -58,7 +58,7 @@ func (b *Backend) failed(err error) {
 // reloadAfter reloads the slot map in the background, and moves subscriptions by it, if
 // err may be due to a failover. go-redis reloads the map after a redirection and once a
 // minute, and connects to a dead master until then.
-func (b *Backend) reloadAfter(err error) {
+func (b *service) reloadAfter(err error) {
 	if b.srv.Cluster == nil || err == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (b *Backend) reloadAfter(err error) {
 }
 
 // reload reloads the slot map of a cluster. If that fails, the old map stays.
-func (b *Backend) reload(ctx context.Context) {
+func (b *service) reload(ctx context.Context) {
 	if b.srv.Cluster == nil {
 		return
 	}
@@ -94,7 +94,7 @@ type node struct {
 	asking bool // the request must follow ASKING
 }
 
-func (b *Backend) node(ctx context.Context, key string) (node, error) {
+func (b *service) node(ctx context.Context, key string) (node, error) {
 	if b.srv.Cluster == nil {
 		return node{client: b.srv.Client}, nil
 	}
@@ -104,7 +104,7 @@ func (b *Backend) node(ctx context.Context, key string) (node, error) {
 
 // redirected returns the node to which a request must be sent that failed with err. It
 // returns false if err is no redirection.
-func (b *Backend) redirected(ctx context.Context, key string, err error) (node, bool) {
+func (b *service) redirected(ctx context.Context, key string, err error) (node, bool) {
 	if b.srv.Cluster == nil || err == nil {
 		return node{}, false
 	}
@@ -125,7 +125,7 @@ func (b *Backend) redirected(ctx context.Context, key string, err error) (node, 
 }
 
 // masterAt returns the master with that address, or nil.
-func (b *Backend) masterAt(ctx context.Context, addr string) *redis.Client {
+func (b *service) masterAt(ctx context.Context, addr string) *redis.Client {
 	var mu sync.Mutex
 	var found *redis.Client
 	_ = b.srv.Cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error { // fails without a slot map

@@ -98,7 +98,7 @@ func TestIdleCost(t *testing.T) {
 	defer cancel()
 	var chans []<-chan acquired
 	for i := range waiters {
-		chans = append(chans, queue(ctx, t, []*Backend{b, b2}[i%2], request("k")))
+		chans = append(chans, enqueue(ctx, t, []*Backend{b, b2}[i%2], request("k")))
 	}
 	before, others := calls(t, c, "evalsha", "eval"), calls(t, c, "ping")
 	renewals := 0
@@ -127,7 +127,7 @@ func TestIdleCost(t *testing.T) {
 func BenchmarkPing(b *testing.B) {
 	k := newBackend(b, newPrefix())
 	for b.Loop() {
-		_ = k.srv.Client.Ping(context.Background())
+		_ = k.svc.srv.Client.Ping(context.Background())
 	}
 }
 

@@ -16,15 +16,15 @@ import (
 // stopped, before all others.
 func stopped(t *testing.T, b *Backend, key string, i, n int, ttl time.Duration) {
 	t.Helper()
-	p := protocol.Process{Address: fmt.Sprintf("p%016x", i+1), Prefix: b.opt.prefix}
-	ps := b.srv.Client.Subscribe(t.Context(), p.Channel())
+	p := protocol.Process{Address: fmt.Sprintf("p%016x", i+1), Prefix: b.svc.opt.prefix}
+	ps := b.svc.srv.Client.Subscribe(t.Context(), p.Channel())
 	t.Cleanup(func() { ps.Close() })
 	_, err := ps.Receive(t.Context())
 	must(t, err)
 	for j := range n {
 		r := request(key)
 		r.TTL = ttl
-		must(t, b.srv.Client.ZAdd(t.Context(), b.proc.Keys(key).Queue, redis.Z{Score: float64(1 + i*n + j), Member: p.Member(r)}).Err())
+		must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys(key).Queue, redis.Z{Score: float64(1 + i*n + j), Member: p.Member(r)}).Err())
 	}
 }
 
@@ -35,10 +35,10 @@ func TestDeadWaitersOfOneProcess(t *testing.T) {
 	b := newBackend(t, newPrefix())
 	g := take(t, b, request("k"))
 	stopped(t, b, "k", 0, 5, time.Second)
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	must(t, g.Release(t.Context()))
 	must(t, getWithin(t, 5*time.Second, ch).Release(t.Context()))
-	if n := b.srv.Client.Exists(t.Context(), b.proc.Keys("k").Queue).Val(); n != 0 {
+	if n := b.svc.srv.Client.Exists(t.Context(), b.svc.proc.Keys("k").Queue).Val(); n != 0 {
 		t.Error("the queue remains")
 	}
 }
@@ -51,8 +51,8 @@ func TestOnlyDeadWaiters(t *testing.T) {
 	stopped(t, b, "k", 0, 2, time.Second)
 	must(t, g.Release(t.Context()))
 	eventually(t, "nothing is left", func() bool {
-		k := b.proc.Keys("k")
-		return b.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val() == 0
+		k := b.svc.proc.Keys("k")
+		return b.svc.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val() == 0
 	})
 }
 
@@ -64,7 +64,7 @@ func TestDeadProcesses(t *testing.T) {
 	for i := range 20 {
 		stopped(t, b, "k", i, 2, 2*time.Second)
 	}
-	ch := queue(t.Context(), t, newBackend(t, b.opt.prefix), request("k"))
+	ch := enqueue(t.Context(), t, newBackend(t, b.svc.opt.prefix), request("k"))
 	must(t, g.Release(t.Context()))
 	must(t, getWithin(t, 12*time.Second, ch).Release(t.Context())) // 2 s, 0.5 s and 18 times 0.25 s
 }
@@ -81,18 +81,18 @@ func TestDeadWaitersAfterExpiry(t *testing.T) {
 	stopped(t, b, "k", 1, 2, time.Second)
 	r = request("k")
 	r.TTL = time.Second
-	must(t, getWithin(t, 10*time.Second, queue(t.Context(), t, b, r)).Release(t.Context()))
+	must(t, getWithin(t, 10*time.Second, enqueue(t.Context(), t, b, r)).Release(t.Context()))
 }
 
 // A process that was suspect is served again after any request for the key.
 func TestSuspectReturns(t *testing.T) {
 	p := newPrefix()
 	b, b2 := newBackend(t, p), newBackend(t, p)
-	k := b.proc.Keys("k")
-	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: -100, Member: b.proc.Address}).Err())
+	k := b.svc.proc.Keys("k")
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: -100, Member: b.svc.proc.Address}).Err())
 	g := take(t, b2, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
-	if err := b.srv.Client.ZScore(t.Context(), k.Queue, b.proc.Address).Err(); err != redis.Nil {
+	ch := enqueue(t.Context(), t, b, request("k"))
+	if err := b.svc.srv.Client.ZScore(t.Context(), k.Queue, b.svc.proc.Address).Err(); err != redis.Nil {
 		t.Errorf("suspect after a request: %v", err)
 	}
 	must(t, g.Release(t.Context()))
@@ -104,7 +104,7 @@ func TestSuspectReturns(t *testing.T) {
 func TestDeadWaitersInChunks(t *testing.T) {
 	addr := private(t)
 	b, c := openURL(t, "redis://"+addr), client(t, addr)
-	k := b.proc.Keys("k")
+	k := b.svc.proc.Keys("k")
 	const dead = 1050
 	fill := func() {
 		p := c.Pipeline()
@@ -115,7 +115,7 @@ func TestDeadWaitersInChunks(t *testing.T) {
 		must(t, err)
 	}
 	g := take(t, b, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	fill()
 	scripts := func() int { return calls(t, c, "evalsha", "eval") }
 	before := scripts()
@@ -150,14 +150,14 @@ func TestNamesLeaveNothing(t *testing.T) {
 		last = g.Token()
 		must(t, g.Release(t.Context()))
 	}
-	if keys := c.Keys(t.Context(), "*").Val(); len(keys) != 1 || keys[0] != b.proc.Keys("x").Fence {
+	if keys := c.Keys(t.Context(), "*").Val(); len(keys) != 1 || keys[0] != b.svc.proc.Keys("x").Fence {
 		t.Errorf("%d keys left: %.200q", len(keys), keys)
 	}
-	if ttl := c.TTL(t.Context(), b.proc.Keys("x").Fence).Val(); ttl != -1 {
+	if ttl := c.TTL(t.Context(), b.svc.proc.Keys("x").Fence).Val(); ttl != -1 {
 		t.Errorf("the counter expires in %v", ttl)
 	}
 	hour := uint64(time.Hour.Microseconds())
-	must(t, c.Set(t.Context(), b.proc.Keys("x").Fence, last+hour, 0).Err()) // as if the clock had been set back since
+	must(t, c.Set(t.Context(), b.svc.proc.Keys("x").Fence, last+hour, 0).Err()) // as if the clock had been set back since
 	if g := take(t, b, request("another")); g.Token() != last+hour+1 {
 		t.Errorf("token %d after %d", g.Token(), last+hour)
 	}
@@ -179,7 +179,7 @@ func TestAbandonBatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	held := take(t, b, request("held"))
 	r := request("held")
-	ch := queue(ctx, t, b, r)
+	ch := enqueue(ctx, t, b, r)
 	cancel()
 	<-ch
 	reqs = append(reqs, r)
@@ -192,7 +192,7 @@ func TestAbandonBatch(t *testing.T) {
 		}
 	}
 	for i, r := range reqs {
-		k := b.proc.Keys(r.Key)
+		k := b.svc.proc.Keys(r.Key)
 		if n := c.Exists(t.Context(), k.Queue).Val(); n != 0 {
 			t.Errorf("%d: the queue remains", i)
 		}

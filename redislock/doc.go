@@ -56,7 +56,8 @@
 //
 //	prefix:N             owner@process token metadata      expires with the lease
 //	{prefix:N}:q         sorted set, the queue
-//	{prefix:N}:h         hash, the holders if they have shares; the lock is then "@shared capacity permits"
+//	{prefix:N}:h         hash, the holders if they have shares, and what is known of processes; the lock is then
+//	                     "@shared r" (readers) or "@shared p101" (permits, 1 if it is held)
 //	{prefix:N}:e         sorted set, the ends of their leases
 //	{prefix:}:t          the last fencing token of the prefix; in a cluster one for each slot
 //	{prefix:N}:x:owner   tombstone: refuses late requests of an abandoned attempt
@@ -64,8 +65,6 @@
 // The key of a name that contains a brace or begins with a percent sign has a percent sign
 // and the name with %, { and } percent-encoded. All clients that share a lock must use the
 // same prefix: clients whose prefixes make the same key exclude but do not notify each other.
-//
-// The capacity of the shares that wait is a member of the queue with a negative score.
 //
 // A foreign client that holds the key is polled at least once a second. A key of another
 // type causes an error that names the type; the driver never changes it.
@@ -76,12 +75,11 @@
 // and &@*, in a cluster &{*):
 //
 //	ACL SETUSER app on >password resetkeys resetchannels -@all ~lock:* ~{lock:* &lock:*
-//	  +evalsha +eval +script|load +get +getrange +set +del +exists +pttl +pexpire +pexpireat +type +time
-//	  +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore +publish +subscribe +pubsub|numsub
+//	  +evalsha +eval +script|load +get +set +del +exists +pttl +pexpire +pexpireat +type +time
+//	  +hget +hset +hdel +hvals +zadd +zrem +zrange +zrangebyscore +zscore +zcard +publish +subscribe +pubsub|numsub
 //
 // and for some features
 //
-//	+hget +hset +hdel +hgetall +hvals +zcard    read locks and semaphores
 //	+info                                   to check version and eviction policy; otherwise there is a caveat
 //	+ping, +scan                            for Ping, and for List
 //	+wait                                   with wait_replicas

@@ -88,7 +88,7 @@ func TestMaxClients(t *testing.T) {
 		must(t, err)
 		defer c.Close()
 	}
-	busy := b.srv.Client.(*redis.Client).Conn() // the next request needs another connection
+	busy := b.svc.srv.Client.(*redis.Client).Conn() // the next request needs another connection
 	must(t, busy.Ping(t.Context()).Err())
 	for _, f := range []func() error{
 		func() error { return openError(t, "redis://"+addr) },
@@ -159,7 +159,7 @@ func TestOutcomeUnknownOnce(t *testing.T) {
 	take(t, b, request("k"))
 	r := request("k")
 	r.TTL = 300 * time.Millisecond
-	ch := queue(t.Context(), t, b, r)
+	ch := enqueue(t.Context(), t, b, r)
 	stop()
 	a := <-ch
 	wantText(t, a.Err, "outcome unknown", addr)
@@ -167,7 +167,7 @@ func TestOutcomeUnknownOnce(t *testing.T) {
 	px := newProxy(t, sharedServer(t))
 	b = openURL(t, "redis://"+px.Addr+"?prefix="+newPrefix())
 	take(t, b, request("k"))
-	ch = queue(t.Context(), t, b, r)
+	ch = enqueue(t.Context(), t, b, r)
 	px.Set(func([]byte) action { return never })
 	px.Cut()
 	a = <-ch

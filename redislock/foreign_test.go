@@ -16,17 +16,17 @@ import (
 func TestClockBehind(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
-	k := b.proc.Keys("k")
+	k := b.svc.proc.Keys("k")
 	future := time.Now().Add(10 * 365 * 24 * time.Hour).UnixMicro()
-	must(t, b.srv.Client.Set(t.Context(), k.Fence, future, 0).Err())
+	must(t, b.svc.srv.Client.Set(t.Context(), k.Fence, future, 0).Err())
 	g := take(t, b, request("k"))
 	if g.Token() != uint64(future)+1 {
 		t.Errorf("token %d after %d", g.Token(), future)
 	}
 	r := request("k")
-	early := b.proc.Member(r) // of an attempt that has ended
-	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(future), Member: early}).Err())
-	ch := queue(t.Context(), t, b, request("k"))
+	early := b.svc.proc.Member(r) // of an attempt that has ended
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(future), Member: early}).Err())
+	ch := enqueue(t.Context(), t, b, request("k"))
 	in, err := b.Inspect(t.Context(), "k")
 	must(t, err)
 	if len(in.Waiters) != 2 || in.Waiters[0].Owner != r.Owner {
@@ -44,7 +44,7 @@ func TestClockBehind(t *testing.T) {
 func TestForeignSiblings(t *testing.T) {
 	p := newPrefix()
 	b, c := newBackend(t, p), client(t, sharedServer(t))
-	k := b.proc.Keys("k")
+	k := b.svc.proc.Keys("k")
 	g := take(t, b, request("k"))
 	must(t, c.Set(t.Context(), k.Queue, "x", 0).Err())
 	must(t, g.Renew(t.Context(), time.Minute))
@@ -79,7 +79,7 @@ func TestForeignSiblings(t *testing.T) {
 	must(t, c.Del(t.Context(), k.Fence).Err())
 	must(t, c.LPush(t.Context(), k.Fence, "x").Err())
 	g = take(t, b, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	must(t, g.Release(t.Context()))
 	must(t, get(t, ch).Release(t.Context()))
 	// an empty foreign value is one, and a long one is not read
@@ -112,11 +112,11 @@ func TestForeignHolder(t *testing.T) {
 	must(t, g.Release(t.Context()))
 	// without expiry, freed early, and broken
 	must(t, c.Set(t.Context(), p+":k", "for ever", 0).Err())
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	must(t, c.Del(t.Context(), p+":k").Err())
 	must(t, get(t, ch).Release(t.Context()))
 	must(t, c.Set(t.Context(), p+":k", "for ever", 0).Err())
-	ch = queue(t.Context(), t, b, request("k"))
+	ch = enqueue(t.Context(), t, b, request("k"))
 	h, err := b.Break(t.Context(), "k", "")
 	if err != nil || h == nil || !h.Foreign || h.Left != 0 {
 		t.Fatal(h, err)
@@ -149,7 +149,7 @@ func TestWrongType(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	r := request("k")
-	ch := queue(ctx, t, b, r)
+	ch := enqueue(ctx, t, b, r)
 	must(t, c.Del(t.Context(), p+":k").Err())
 	must(t, c.LPush(t.Context(), p+":k", "a").Err())
 	if err := g.Renew(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
@@ -158,7 +158,7 @@ func TestWrongType(t *testing.T) {
 	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
 		t.Errorf("release: %v", err)
 	}
-	b.subs.pollNow(b.proc.Channel())
+	b.svc.subs.pollNow(b.svc.proc.Channel())
 	a := <-ch
 	if !errors.Is(a.Err, backend.ErrInvalid) || !isUncertain(a.Err) {
 		t.Errorf("wait: %v", a.Err)

@@ -1,8 +1,11 @@
 package redislock
 
 import (
+	"errors"
+
 	"testing"
 
+	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/redislock/internal/redistest"
 )
@@ -24,7 +27,7 @@ var (
 	within         = redistest.Within
 	must           = redistest.Must
 	take           = redistest.Take
-	queue          = redistest.Queue
+	enqueue        = redistest.Queue
 	get            = redistest.Get
 	getWithin      = redistest.GetWithin
 	released       = redistest.Released
@@ -56,3 +59,7 @@ func newBackend(t testing.TB, prefix string) *Backend {
 	t.Helper()
 	return openURL(t, "redis://"+sharedServer(t)+"?prefix="+prefix)
 }
+
+var acquireScript, endScript = theScripts.acquire, theScripts.end
+
+func isUncertain(err error) bool { return errors.Is(err, backend.ErrUncertain) }

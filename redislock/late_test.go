@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,9 +56,9 @@ func TestLatePoll(t *testing.T) {
 	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
 	g := take(t, direct, request("k"))
 	r := request("k")
-	ch := queue(t.Context(), t, b, r)
+	ch := enqueue(t.Context(), t, b, r)
 	px.Next(acquireScript, drop)
-	b.subs.pollNow(b.proc.Channel())
+	b.svc.subs.pollNow(b.svc.proc.Channel())
 	eventually(t, "the poll was lost", func() bool { return !px.Hooked() })
 	must(t, g.Release(t.Context()))
 	g2 := get(t, ch)
@@ -76,16 +74,16 @@ func TestLateRequestsDoNotShorten(t *testing.T) {
 	p := newPrefix()
 	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
 	c := client(t, sharedServer(t))
-	for name, s := range map[string]*protocol.Script{"renewal": protocol.Renew, "poll": acquireScript} {
+	for name, s := range map[string]*protocol.Script{"renewal": theScripts.renew, "poll": acquireScript} {
 		g0 := take(t, direct, request("k"))
 		r := request("k")
 		r.TTL = time.Second
-		ch := queue(t.Context(), t, b, r)
+		ch := enqueue(t.Context(), t, b, r)
 		arrived, deliver := make(chan bool), make(chan bool)
 		px.Set(onScript(s, func() action { px.Set(nil); close(arrived); <-deliver; return pass }))
 		var g backend.Grant
 		if s == acquireScript {
-			b.subs.pollNow(b.proc.Channel())
+			b.svc.subs.pollNow(b.svc.proc.Channel())
 			<-arrived
 			must(t, g0.Release(t.Context()))
 			g = get(t, ch)
@@ -119,112 +117,16 @@ func TestLateRequestsDoNotShorten(t *testing.T) {
 	}
 }
 
-// After a loss nothing remains, and a late poll does not acquire the key again.
-func TestNothingRemainsAfterLoss(t *testing.T) {
-	px := newProxy(t, sharedServer(t))
-	p := newPrefix()
-	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
-	c := client(t, sharedServer(t))
-	for _, pushed := range []bool{false, true} {
-		g0 := take(t, direct, request("k"))
-		r := request("k")
-		lost := make(chan bool, 3)
-		r.OnLost = func(error) { lost <- true }
-		ch := queue(t.Context(), t, b, r)
-		px.Next(acquireScript, drop)
-		b.subs.pollNow(b.proc.Channel())
-		eventually(t, "the poll was lost", func() bool { return !px.Hooked() })
-		must(t, g0.Release(t.Context()))
-		g := get(t, ch)
-		if pushed {
-			_, err := direct.Break(t.Context(), "k", "")
-			must(t, err)
-			<-lost
-		} else {
-			must(t, c.Del(t.Context(), p+":k").Err())
-			if err := g.Renew(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
-				t.Fatal(err)
-			}
-		}
-		eventually(t, "late requests are refused", func() bool {
-			return c.Exists(t.Context(), b.proc.Keys("k").Tombstone(r.Owner)).Val() == 1
-		})
-		b.mu.Lock()
-		if len(b.attempts) != 0 {
-			t.Errorf("%d attempts remembered", len(b.attempts))
-		}
-		b.mu.Unlock()
-	}
-}
-
-// Nothing remains after a release that was not acknowledged.
-func TestNothingRemainsAfterReleaseFails(t *testing.T) {
-	px := newProxy(t, sharedServer(t))
-	b := openURL(t, "redis://"+px.Addr+"?prefix="+newPrefix())
-	for i := range 10 {
-		r := request(fmt.Sprintf("k%d", i))
-		r.OnLost = func(error) {}
-		g := take(t, b, r)
-		px.Next(releaseScript, never)
-		if err := g.Release(t.Context()); !isUncertain(err) {
-			t.Fatalf("a release that never arrived: %v", err)
-		}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n := len(b.attempts); n != 0 {
-		t.Errorf("%d attempts remembered", n)
-	}
-}
-
-// A grant that is broken before Acquire accepts it is no loss: the next poll may get
-// another grant, which must be kept.
-func TestBrokenBeforeItIsTaken(t *testing.T) {
-	px := newProxy(t, sharedServer(t))
-	p := newPrefix()
-	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
-	g := take(t, direct, request("k"))
-	r := request("k")
-	var lost atomic.Int64
-	r.OnLost = func(error) { lost.Add(1) }
-	ch := queue(t.Context(), t, b, r)
-	b.mu.Lock()
-	a := b.attempts[r.Owner]
-	b.mu.Unlock()
-	arrived, deliver := make(chan bool), make(chan bool)
-	end := sync.OnceFunc(func() { close(deliver) })
-	defer end()
-	px.Set(onScript(acquireScript, func() action { px.Set(nil); close(arrived); <-deliver; return pass }))
-	b.subs.pollNow(b.proc.Channel()) // which also makes the push useless
-	<-arrived
-	must(t, g.Release(t.Context()))
-	if _, err := direct.Break(t.Context(), "k", ""); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the break is received", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return a.state == revoked || lost.Load() > 0
-	})
-	end()
-	got := get(t, ch)
-	must(t, got.Renew(t.Context(), time.Minute))
-	if lost.Load() != 0 {
-		t.Error("OnLost was called for a grant that is kept")
-	}
-	must(t, got.Release(t.Context()))
-}
-
 // Acquire does not return a pushed grant that was broken before Acquire accepted it.
 func TestBrokenAfterTheHandOff(t *testing.T) {
 	b := newBackend(t, newPrefix())
 	g, r := take(t, b, request("k")), request("k")
 	r.OnWait = func(*backend.LockedError) { // both messages are here before the attempt looks
 		end := time.Now().Add(protocol.ProvisionalTTL - 100*time.Millisecond).UnixMicro()
-		b.receive(nil, fmt.Sprintf("g %s 1 %d %d %s", r.Owner, end, protocol.ProvisionalTTL.Milliseconds(), b.proc.Keys("k").Lock))
-		b.receive(nil, "l "+r.Owner)
+		b.svc.receive(nil, fmt.Sprintf("g %s 1 %d %d %s", r.Owner, end, protocol.ProvisionalTTL.Milliseconds(), b.svc.proc.Keys("k").Lock))
+		b.svc.receive(nil, "l "+r.Owner)
 	}
-	ch := queue(t.Context(), t, b, r)
+	ch := enqueue(t.Context(), t, b, r)
 	must(t, g.Release(t.Context()))
 	got := get(t, ch)
 	if got.Token() <= g.Token() {

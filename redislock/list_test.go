@@ -21,9 +21,9 @@ func TestNamesAndList(t *testing.T) {
 	for _, n := range names {
 		held[n] = take(t, b, request(n))
 	}
-	foreign := protocol.LockKey(b.opt.prefix, "foreign")
-	must(t, b.srv.Client.Set(t.Context(), foreign, "another client", 0).Err())
-	must(t, b.srv.Client.LPush(t.Context(), protocol.LockKey(b.opt.prefix, "list"), "x").Err())
+	foreign := protocol.LockKey(b.svc.opt.prefix, "foreign")
+	must(t, b.svc.srv.Client.Set(t.Context(), foreign, "another client", 0).Err())
+	must(t, b.svc.srv.Client.LPush(t.Context(), protocol.LockKey(b.svc.opt.prefix, "list"), "x").Err())
 	g := take(t, other, request("a"))
 	seen := map[string]backend.Info{}
 	must(t, b.List(t.Context(), func(i backend.Info) bool {
@@ -52,13 +52,13 @@ func TestNamesAndList(t *testing.T) {
 		t.Errorf("%d after the first was enough", n)
 	}
 	must(t, g.Release(t.Context()))
-	must(t, b.srv.Client.Del(t.Context(), foreign, protocol.LockKey(b.opt.prefix, "list")).Err())
+	must(t, b.svc.srv.Client.Del(t.Context(), foreign, protocol.LockKey(b.svc.opt.prefix, "list")).Err())
 
 	// without a prefix the name is the key, and only our own are listed
 	bare := openURL(t, "redis://"+private(t)+"?prefix=")
-	must(t, bare.srv.Client.Set(t.Context(), "data", "x", 0).Err())
+	must(t, bare.svc.srv.Client.Set(t.Context(), "data", "x", 0).Err())
 	g = take(t, bare, request("job"))
-	if bare.srv.Client.Exists(t.Context(), "job").Val() != 1 {
+	if bare.svc.srv.Client.Exists(t.Context(), "job").Val() != 1 {
 		t.Error("the name is not the key")
 	}
 	n = 0

@@ -38,9 +38,9 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		}
 		return nil, err
 	}
-	b.srv.Own = true
+	b.svc.srv.Own = true
 	if s.Scheme == "redis+sentinel" {
-		b.followSentinels(s.Sentinels(), s.Master)
+		b.svc.followSentinels(s.Sentinels(), s.Master)
 	}
 	return b, nil
 }

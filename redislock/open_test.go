@@ -175,10 +175,10 @@ func TestUnixSocket(t *testing.T) {
 	addr := private(t, "--unixsocket", path, "--requirepass", "pw")
 	b := openURL(t, "redis://:pw@"+path+"?db=1")
 	g := take(t, b, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	tcp := redis.NewClient(&redis.Options{Addr: addr, Password: "pw", DB: 1})
 	defer tcp.Close()
-	if n := tcp.Exists(t.Context(), b.proc.Keys("k").Lock).Val(); n != 1 {
+	if n := tcp.Exists(t.Context(), b.svc.proc.Keys("k").Lock).Val(); n != 1 {
 		t.Error("the lock is not in database 1")
 	}
 	must(t, g.Release(t.Context()))

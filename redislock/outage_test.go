@@ -11,25 +11,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func TestScriptFlush(t *testing.T) {
 	addr := private(t)
 	b := openURL(t, "redis://"+addr)
 	for range 3 {
-		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
+		must(t, b.svc.srv.Client.ScriptFlush(t.Context()).Err())
 		g := take(t, b, request("k"))
-		ch := queue(t.Context(), t, b, request("k"))
-		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
+		ch := enqueue(t.Context(), t, b, request("k"))
+		must(t, b.svc.srv.Client.ScriptFlush(t.Context()).Err())
 		must(t, g.Renew(t.Context(), time.Second))
-		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
+		must(t, b.svc.srv.Client.ScriptFlush(t.Context()).Err())
 		n := 0
 		must(t, b.List(t.Context(), func(i backend.Info) bool { n++; return true }))
 		if n != 1 {
 			t.Errorf("listed %d", n)
 		}
-		must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
+		must(t, b.svc.srv.Client.ScriptFlush(t.Context()).Err())
 		must(t, g.Release(t.Context()))
 		must(t, get(t, ch).Release(t.Context()))
 	}
@@ -62,7 +61,7 @@ func TestDroppedReplies(t *testing.T) {
 		if h := holder(); h == nil || h.Owner != r.Owner {
 			t.Fatalf("holder %+v", h)
 		}
-		px.Next(abandonScript, drop)
+		px.Next(endScript, drop)
 		if err := b.Abandon(t.Context(), r); !isUncertain(err) {
 			t.Fatalf("abandon: %v", err)
 		}
@@ -75,7 +74,7 @@ func TestDroppedReplies(t *testing.T) {
 		}
 		// renew
 		g := take(t, b, request(key))
-		px.Next(protocol.Renew, drop)
+		px.Next(theScripts.renew, drop)
 		if err := g.Renew(t.Context(), time.Minute); !isUncertain(err) {
 			t.Fatalf("renew: %v", err)
 		}
@@ -87,11 +86,11 @@ func TestDroppedReplies(t *testing.T) {
 			t.Fatalf("enqueue: %v", err)
 		}
 		must(t, b.Abandon(t.Context(), r))
-		if n := direct.srv.Client.ZCard(t.Context(), b.proc.Keys(key).Queue).Val(); n != 0 {
+		if n := direct.svc.srv.Client.ZCard(t.Context(), b.svc.proc.Keys(key).Queue).Val(); n != 0 {
 			t.Fatalf("%d in the queue", n)
 		}
 		// release, after which a successor takes it
-		px.Next(releaseScript, drop)
+		px.Next(endScript, drop)
 		if err := g.Release(t.Context()); !isUncertain(err) {
 			t.Fatalf("release: %v", err)
 		}
@@ -119,7 +118,7 @@ func TestServerRestart(t *testing.T) {
 	defer func() { stop() }()
 	b := openURL(t, "redis://"+addr)
 	g := take(t, b, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	stop()
 	_, err = b.TryAcquire(t.Context(), request("other"))
 	if err == nil || (!isUncertain(err) && !strings.Contains(err.Error(), addr)) {
@@ -148,7 +147,7 @@ func TestServerRestart(t *testing.T) {
 	take(t, b, request("k"))
 	r := request("k")
 	r.TTL = 300 * time.Millisecond
-	ch = queue(t.Context(), t, b, r)
+	ch = enqueue(t.Context(), t, b, r)
 	stop()
 	start := time.Now()
 	if a := <-ch; !isUncertain(a.Err) || time.Since(start) > 3*time.Second {
@@ -190,7 +189,7 @@ func TestClose(t *testing.T) {
 	b, err := New(c, WithPrefix(p))
 	must(t, err)
 	g := take(t, b, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	closeBackend(t, b)
 	if a := <-ch; !errors.Is(a.Err, backend.ErrClosed) {
 		t.Errorf("waiting: %v", a.Err)
@@ -201,6 +200,6 @@ func TestClose(t *testing.T) {
 	closeBackend(t, b)
 	must(t, c.Ping(t.Context()).Err()) // still the caller's
 	eventually(t, "the subscription is gone", func() bool {
-		return c.PubSubNumSub(t.Context(), b.proc.Channel()).Val()[b.proc.Channel()] == 0
+		return c.PubSubNumSub(t.Context(), b.svc.proc.Channel()).Val()[b.svc.proc.Channel()] == 0
 	})
 }

@@ -19,7 +19,7 @@ func TestAcquireRelease(t *testing.T) {
 	req := request("k")
 	before := time.Now()
 	g := take(t, b, req)
-	if v := c.Get(t.Context(), p+":k").Val(); v != fmt.Sprintf("%s %d test k", b.proc.OwnerAddress(req.Owner), g.Token()) {
+	if v := c.Get(t.Context(), p+":k").Val(); v != fmt.Sprintf("%s %d test k", b.svc.proc.OwnerAddress(req.Owner), g.Token()) {
 		t.Errorf("value %q", v)
 	}
 	if left := c.PTTL(t.Context(), p+":k").Val(); left <= 9*time.Second || left > 10*time.Second {
@@ -71,7 +71,7 @@ func TestHandOff(t *testing.T) {
 	waits := 0
 	req := request("k")
 	req.OnWait = func(e *backend.LockedError) { waits++ }
-	ch := queue(t.Context(), t, b2, req)
+	ch := enqueue(t.Context(), t, b2, req)
 	must(t, g.Release(t.Context()))
 	g2 := get(t, ch)
 	if g2.Token() <= g.Token() {
@@ -96,7 +96,7 @@ func TestExpiryWithoutRelease(t *testing.T) {
 	req := request("k")
 	req.TTL = 2 * time.Second // the waiter is in the queue by then
 	g := take(t, b, req)
-	ch := queue(t.Context(), t, b2, request("k"))
+	ch := enqueue(t.Context(), t, b2, request("k"))
 	g2 := get(t, ch)
 	if late := time.Since(g.Until()); late > 5*time.Second || late < 0 { // TestNextPoll has the instant
 		t.Errorf("granted %v after the expiry", late)
@@ -110,55 +110,16 @@ func TestExpiryWithoutRelease(t *testing.T) {
 	must(t, g2.Release(t.Context()))
 }
 
-func TestBreak(t *testing.T) {
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	if h, err := b.Break(t.Context(), "k", ""); h != nil || err != nil {
-		t.Fatal(h, err)
-	}
-	lost := make(chan error, 1)
-	req := request("k")
-	req.OnLost = func(err error) { lost <- err }
-	g := take(t, b, req)
-	ch := queue(t.Context(), t, b, request("k"))
-	h, err := b2.Break(t.Context(), "k", "")
-	must(t, err)
-	if h == nil || h.Owner != req.Owner || h.Token != g.Token() || h.Left <= 0 {
-		t.Errorf("broken: %+v", h)
-	}
-	select {
-	case err := <-lost:
-		if !errors.Is(err, backend.ErrLost) {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("OnLost of the holder was not called")
-	}
-	g2 := get(t, ch)
-	if g2.Token() <= g.Token() {
-		t.Error("the token did not rise")
-	}
-	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
-		t.Errorf("release: %v", err)
-	}
-	must(t, g2.Release(t.Context()))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.attempts) != 0 {
-		t.Errorf("%d attempts remembered", len(b.attempts))
-	}
-}
-
 // Inspect derives ages from tokens and scores, which are times of the server's clock. A
 // time ahead of the clock gives no age.
 func TestAges(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
-	k := b.proc.Keys("k")
+	k := b.svc.proc.Keys("k")
 	begun, r := time.Now(), request("k")
 	g := take(t, b, r)
 	ctx, cancel := context.WithCancel(t.Context())
-	ch := queue(ctx, t, b, request("k"))
+	ch := enqueue(ctx, t, b, request("k"))
 	inspect := func() (holder, waiter time.Duration) {
 		in, err := b.Inspect(t.Context(), "k")
 		must(t, err)
@@ -171,14 +132,14 @@ func TestAges(t *testing.T) {
 		t.Errorf("ages of holder and waiter: %v and %v, then %v and %v", h1, w1, h2, w2)
 	}
 	future := time.Now().Add(time.Hour).UnixMicro()
-	must(t, b.srv.Client.Set(t.Context(), k.Lock, fmt.Sprintf("%s %d", b.proc.OwnerAddress(r.Owner), future), time.Minute).Err())
-	m := b.srv.Client.ZRange(t.Context(), k.Queue, 0, 0).Val()[0]
-	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(future), Member: m}).Err())
+	must(t, b.svc.srv.Client.Set(t.Context(), k.Lock, fmt.Sprintf("%s %d", b.svc.proc.OwnerAddress(r.Owner), future), time.Minute).Err())
+	m := b.svc.srv.Client.ZRange(t.Context(), k.Queue, 0, 0).Val()[0]
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(future), Member: m}).Err())
 	if h, w := inspect(); h != 0 || w != 0 {
 		t.Errorf("ages by times of the future: %v and %v", h, w)
 	}
 	cancel()
 	<-ch
-	must(t, b.srv.Client.Del(t.Context(), k.Queue).Err())
+	must(t, b.svc.srv.Client.Del(t.Context(), k.Queue).Err())
 	must(t, g.Release(t.Context()))
 }

@@ -23,7 +23,7 @@ func TestFIFO(t *testing.T) {
 	for i := range 9 {
 		r := request("k")
 		owners = append(owners, r.Owner)
-		chans = append(chans, queue(t.Context(), t, bs[i%3], r))
+		chans = append(chans, enqueue(t.Context(), t, bs[i%3], r))
 	}
 	in, err := bs[0].Inspect(t.Context(), "k")
 	must(t, err)
@@ -33,7 +33,7 @@ func TestFIFO(t *testing.T) {
 		}
 	}
 	// TryAcquire must not overtake waiters, even when the key is free by expiry
-	must(t, bs[0].srv.Client.Del(t.Context(), p+":k").Err())
+	must(t, bs[0].svc.srv.Client.Del(t.Context(), p+":k").Err())
 	if _, err := bs[1].TryAcquire(t.Context(), request("k")); !errors.Is(err, backend.ErrLocked) {
 		t.Errorf("overtaken: %v", err)
 	}
@@ -57,14 +57,14 @@ func TestFIFO(t *testing.T) {
 func TestDeadWaitersAreSkipped(t *testing.T) {
 	p := newPrefix()
 	b, b2 := newBackend(t, p), newBackend(t, p)
-	k := b.proc.Keys("k")
+	k := b.svc.proc.Keys("k")
 	g := take(t, b, request("k"))
 	for i := range 5 {
 		dead := protocol.Process{Address: fmt.Sprintf("p%016x", i+1)}
-		must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(i), Member: dead.Member(request("k"))}).Err())
+		must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(i), Member: dead.Member(request("k"))}).Err())
 	}
-	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 9, Member: "not of ours"}).Err())
-	ch := queue(t.Context(), t, b2, request("k"))
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 9, Member: "not of ours"}).Err())
+	ch := enqueue(t.Context(), t, b2, request("k"))
 	start := time.Now()
 	must(t, g.Release(t.Context()))
 	g2 := get(t, ch)
@@ -73,9 +73,9 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 	}
 	must(t, g2.Release(t.Context()))
 	// only dead ones: the key is free
-	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: (protocol.Process{Address: "p0000000000000001"}).Member(request("k"))}).Err())
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: (protocol.Process{Address: "p0000000000000001"}).Member(request("k"))}).Err())
 	must(t, take(t, b, request("k")).Release(t.Context()))
-	if n := b.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val(); n != 0 {
+	if n := b.svc.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }
@@ -86,15 +86,15 @@ func TestSubscribedDeadWaiter(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
 	g := take(t, b, request("k"))
-	dead := protocol.Process{Address: "p00000000000000aa", Prefix: b.opt.prefix}
-	ps := b.srv.Client.Subscribe(t.Context(), dead.Channel())
+	dead := protocol.Process{Address: "p00000000000000aa", Prefix: b.svc.opt.prefix}
+	ps := b.svc.srv.Client.Subscribe(t.Context(), dead.Channel())
 	defer ps.Close()
 	_, err := ps.Receive(t.Context())
 	must(t, err)
 	r := request("k")
 	r.TTL = 200 * time.Millisecond
-	must(t, b.srv.Client.ZAdd(t.Context(), b.proc.Keys("k").Queue, redis.Z{Score: 1, Member: dead.Member(r)}).Err())
-	ch := queue(t.Context(), t, b, request("k"))
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: dead.Member(r)}).Err())
+	ch := enqueue(t.Context(), t, b, request("k"))
 	start := time.Now()
 	must(t, g.Release(t.Context()))
 	must(t, get(t, ch).Release(t.Context()))
@@ -108,7 +108,7 @@ func TestUnclaimedGrantIsReleased(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
 	g := take(t, b, request("k"))
-	must(t, b.srv.Client.ZAdd(t.Context(), b.proc.Keys("k").Queue, redis.Z{Score: 1, Member: b.proc.Member(request("k"))}).Err())
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: b.svc.proc.Member(request("k"))}).Err())
 	start := time.Now()
 	must(t, g.Release(t.Context()))
 	eventually(t, "it is returned", func() bool {
@@ -120,27 +120,7 @@ func TestUnclaimedGrantIsReleased(t *testing.T) {
 		t.Errorf("after %v it may have expired", d)
 	}
 	for _, bad := range []string{"", "g", "g x", "g x 1 2", "h", "h x y z", "l x", "?"} {
-		b.receive(nil, bad)
-	}
-}
-
-// A notification that arrives after a poll found the grant does not release it.
-func TestPushAfterPoll(t *testing.T) {
-	p := newPrefix()
-	b := newBackend(t, p)
-	r := request("k")
-	ag, err := b.Acquire(t.Context(), r)
-	must(t, err)
-	b.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, ag.Token(), time.Now().Add(protocol.ProvisionalTTL).UnixMicro(), b.proc.Keys("k").Lock))
-	for range 20 { // a release would be sent meanwhile
-		must(t, ag.Renew(t.Context(), time.Second))
-	}
-	must(t, ag.Renew(t.Context(), time.Second))
-	must(t, ag.Release(t.Context()))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.attempts) != 0 {
-		t.Errorf("%d attempts remembered", len(b.attempts))
+		b.svc.receive(nil, bad)
 	}
 }
 
@@ -152,13 +132,13 @@ func TestPushBesideTheRelease(t *testing.T) {
 	g, err := b.Acquire(t.Context(), r)
 	must(t, err)
 	var sent atomic.Bool
-	b.srv.Client.AddHook(beforeEach(func(cmd redis.Cmder) {
-		if args := cmd.Args(); len(args) < 2 || args[1] != releaseScript.SHA || sent.Swap(true) {
+	b.svc.srv.Client.AddHook(beforeEach(func(cmd redis.Cmder) {
+		if args := cmd.Args(); len(args) < 2 || args[1] != endScript.SHA || sent.Swap(true) {
 			return
 		}
-		b.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, g.Token(), time.Now().Add(protocol.ProvisionalTTL).UnixMicro(), b.proc.Keys("k").Lock))
+		b.svc.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, g.Token(), time.Now().Add(protocol.ProvisionalTTL).UnixMicro(), b.svc.proc.Keys("k").Lock))
 		for range 200 { // a release would be sent meanwhile
-			must(t, b.srv.Client.Ping(context.Background()).Err())
+			must(t, b.svc.srv.Client.Ping(context.Background()).Err())
 		}
 	}))
 	if err := g.Release(t.Context()); err != nil {
@@ -213,8 +193,8 @@ func TestHeadFollowsTheLease(t *testing.T) {
 	g := take(t, b, long)
 	short := request("k")
 	short.TTL = 300 * time.Millisecond
-	c1 := queue(t.Context(), t, b, short)
-	c2 := queue(t.Context(), t, b2, request("k"))
+	c1 := enqueue(t.Context(), t, b, short)
+	c2 := enqueue(t.Context(), t, b2, request("k"))
 	must(t, g.Release(t.Context()))
 	get(t, c1) // and never releases
 	start := time.Now()
@@ -222,38 +202,4 @@ func TestHeadFollowsTheLease(t *testing.T) {
 	if d := time.Since(start); d >= protocol.ProvisionalTTL { // which the TTL shortens
 		t.Errorf("waited %v for a lease of 300ms", d)
 	}
-}
-
-// Each renewal notifies the first waiter that is subscribed, and skips others.
-func TestRenewTellsTheFirst(t *testing.T) {
-	p := newPrefix()
-	b := newBackend(t, p)
-	k := b.proc.Keys("k")
-	g := take(t, b, request("k"))
-	dead, alive := protocol.Process{Address: "p0000000000000001", Prefix: b.opt.prefix}, protocol.Process{Address: "p0000000000000002", Prefix: b.opt.prefix}
-	ps := b.srv.Client.Subscribe(t.Context(), alive.Channel())
-	defer ps.Close()
-	_, err := ps.Receive(t.Context())
-	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	r := request("k")
-	must(t, b.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: dead.Member(request("k"))}, redis.Z{Score: 2, Member: alive.Member(r)}).Err())
-	must(t, g.Renew(t.Context(), 20*time.Second))
-	m, err := ps.ReceiveMessage(ctx)
-	must(t, err)
-	if want := fmt.Sprintf("h %s %d", r.Owner, 20000); m.Payload != want {
-		t.Errorf("notified %q, want %q", m.Payload, want)
-	}
-	must(t, g.Renew(t.Context(), time.Second)) // what is kept, not what was asked for
-	m, err = ps.ReceiveMessage(ctx)
-	must(t, err)
-	if left := protocol.Number(m.Payload[len("h ")+32+1:]); left < 10000 {
-		t.Errorf("notified %q", m.Payload)
-	}
-	if n := b.srv.Client.ZCard(t.Context(), k.Queue).Val(); n != 1 {
-		t.Errorf("%d in the queue", n)
-	}
-	must(t, b.srv.Client.Del(t.Context(), k.Queue).Err())
-	must(t, g.Release(t.Context()))
 }

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func takeMany(t testing.TB, b *Backend, n int) []backend.Grant {
@@ -148,13 +146,13 @@ func TestRenewBatchWithoutAnswer(t *testing.T) {
 			t.Errorf("%s: %d errors", what, len(errs))
 		}
 	}
-	px.Next(protocol.Renew, drop)
+	px.Next(theScripts.renew, drop)
 	unanswered("a dropped reply", b.RenewBatch(t.Context(), batchOf(time.Minute, held...)), nil)
-	px.Next(protocol.Renew, never)
+	px.Next(theScripts.renew, never)
 	unanswered("a cut connection", b.RenewBatch(t.Context(), batchOf(time.Minute, held...)), nil)
 
 	arrived, deliver := make(chan bool), make(chan bool)
-	px.Set(onScript(protocol.Renew, func() action { px.Set(nil); close(arrived); <-deliver; return pass }))
+	px.Set(onScript(theScripts.renew, func() action { px.Set(nil); close(arrived); <-deliver; return pass }))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
 	unanswered("a hung server", b.RenewBatch(ctx, batchOf(time.Hour, held...)), context.Canceled)
@@ -214,46 +212,4 @@ func TestRenewBatchWaitsForReplicas(t *testing.T) {
 	if held[0].Until() != until {
 		t.Error("a renewal without replicas moved Until")
 	}
-}
-
-// The reply to a request that was sent before the last renewal moves no Until.
-func TestLateAnswer(t *testing.T) {
-	g := &grant{a: &attempt{b: &Backend{}}}
-	now := time.Now()
-	must(t, g.renewed(protocol.Reply{Status: protocol.Yes, Sent: now}, 0, time.Minute))
-	must(t, g.renewed(protocol.Reply{Status: protocol.Yes, Sent: now.Add(-time.Second)}, 0, time.Second))
-	if until := g.Until(); !until.Equal(now.Add(time.Minute)) {
-		t.Errorf("certain for %v, want a minute", until.Sub(now))
-	}
-}
-
-// A client of the caller, with three retries, sends no request to downgrade and no batch of renewals twice.
-func TestDroppedRepliesOfDowngradeAndBatch(t *testing.T) {
-	px := newProxy(t, sharedServer(t))
-	own := redis.NewClient(&redis.Options{Addr: px.Addr})
-	defer own.Close()
-	b, err := New(own, WithPrefix(newPrefix()))
-	must(t, err)
-	defer closeBackend(t, b)
-	g, kept := take(t, b, request("k")).(*grant), take(t, b, request("kept"))
-
-	for script, send := range map[*protocol.Script]func() error{
-		downgradeScript: func() error { return g.Downgrade(t.Context()) },
-		protocol.Renew: func() error {
-			return b.RenewBatch(t.Context(), []backend.Renewal{{Grant: kept, TTL: time.Minute}})[0]
-		},
-	} {
-		var sent atomic.Int64
-		px.Set(onScript(script, func() action { sent.Add(1); return drop }))
-		if err := send(); !isUncertain(err) {
-			t.Errorf("without a reply: %v", err)
-		}
-		px.Set(nil)
-		if n := sent.Load(); n != 1 {
-			t.Errorf("sent %d times", n)
-		}
-	}
-	must(t, g.Downgrade(t.Context()))
-	must(t, g.Release(t.Context()))
-	must(t, kept.Release(t.Context()))
 }

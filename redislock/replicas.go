@@ -14,7 +14,7 @@ import (
 
 // eval runs a script. With WithWaitReplicas, WAIT follows on the same connection in the
 // same round trip, and eval also returns how many replicas have the write.
-func (b *Backend) eval(ctx context.Context, s *protocol.Script, keys []string, args ...any) (protocol.Reply, int, error) {
+func (b *service) eval(ctx context.Context, s *protocol.Script, keys []string, args ...any) (protocol.Reply, int, error) {
 	if b.opt.replicas == 0 {
 		r, err := b.srv.Eval(ctx, s, keys, args...)
 		return r, 0, err
@@ -30,7 +30,7 @@ func (b *Backend) eval(ctx context.Context, s *protocol.Script, keys []string, a
 	return res.reply, res.replicas, nil
 }
 
-func (b *Backend) evalWait(ctx context.Context, s *protocol.Script, keys []string, args []any) (any, error) {
+func (b *service) evalWait(ctx context.Context, s *protocol.Script, keys []string, args []any) (any, error) {
 	return b.srv.Detached(ctx, b.srv.Places(ctx, s, keys[0]), func(sending *protocol.Sending) (any, error) {
 		var sent time.Time
 		var script, wait protocol.Once
@@ -75,7 +75,7 @@ type evalResult struct {
 	replicas int
 }
 
-func (b *Backend) waitCommand(ctx context.Context) protocol.Once {
+func (b *service) waitCommand(ctx context.Context) protocol.Once {
 	return protocol.Once{Cmd: redis.NewCmd(ctx, "wait", b.opt.replicas, b.opt.replicaTimeout.Milliseconds())}
 }
 
@@ -84,6 +84,6 @@ func acknowledged(wait protocol.Once) int {
 	return int(n)
 }
 
-func (b *Backend) tooFewReplicas(n int) error {
+func (b *service) tooFewReplicas(n int) error {
 	return fmt.Errorf("%w: %d of %d acknowledged within %v", errReplicas, n, b.opt.replicas, b.opt.replicaTimeout)
 }

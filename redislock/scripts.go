@@ -6,27 +6,55 @@ import (
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
+// A script is the clock, its fast path, the common part, and its own part: a free lock, and the release and the renewal of a
+// lock without waiters, return before the common part is run.
 var (
-	//go:embed lua/ask.lua
-	luaAsk string
+	//go:embed lua/clock.lua
+	luaClock string
+	//go:embed lua/common.lua
+	luaCommon string
+	//go:embed lua/acquire_fast.lua
+	luaAcquireFast string
 	//go:embed lua/acquire.lua
 	luaAcquire string
-	//go:embed lua/release.lua
-	luaRelease string
-	//go:embed lua/downgrade.lua
-	luaDowngrade string
-
-	acquireScript   = protocol.NewSharing(protocol.SharingAcquire, luaAsk+luaAcquire)
-	releaseScript   = protocol.NewSharing(protocol.SharingRelease, luaRelease)
-	downgradeScript = protocol.NewSharing(protocol.SharingAlways, luaDowngrade)
-	abandonScript   = protocol.NewSharing(protocol.SharingAlways, protocol.LuaAbandon)
-	breakScript     = protocol.NewSharing(protocol.SharingAlways, protocol.LuaBreak)
-	advanceScript   = protocol.NewSharing(protocol.SharingAlways, protocol.LuaAdvance)
-
-	scripts = []*protocol.Script{
-		acquireScript, protocol.Renew, protocol.RenewKey, releaseScript, abandonScript, breakScript,
-		protocol.Inspect, advanceScript, downgradeScript,
-	}
+	//go:embed lua/renew_fast.lua
+	luaRenewFast string
+	//go:embed lua/renew.lua
+	luaRenew string
+	//go:embed lua/renew_key.lua
+	luaRenewKey string
+	//go:embed lua/end_fast.lua
+	luaEndFast string
+	//go:embed lua/end.lua
+	luaEnd string
+	//go:embed lua/break.lua
+	luaBreak string
+	//go:embed lua/pass.lua
+	luaPass string
+	//go:embed lua/inspect.lua
+	luaInspect string
 )
 
-func init() { acquireScript.Acquires = true }
+// scripts are the scripts of a service.
+type scripts struct{ acquire, renew, renewKey, end, breaks, pass, inspect *protocol.Script }
+
+// newScripts returns the scripts with a common part.
+func newScripts(common string) *scripts {
+	s := &scripts{
+		acquire:  protocol.Source(luaClock, luaAcquireFast, common, luaAcquire),
+		renew:    protocol.Source(luaClock, luaRenewFast, common, luaRenew),
+		renewKey: protocol.Source(luaClock, luaRenewKey),
+		end:      protocol.Source(luaClock, luaEndFast, common, luaEnd),
+		breaks:   protocol.Source(luaClock, common, luaBreak),
+		pass:     protocol.Source(luaClock, common, luaPass),
+		inspect:  protocol.Source(luaClock, common, luaInspect),
+	}
+	s.acquire.Acquires = true
+	return s
+}
+
+var theScripts = newScripts(luaCommon)
+
+func (s *scripts) all() []*protocol.Script {
+	return []*protocol.Script{s.acquire, s.renew, s.renewKey, s.end, s.breaks, s.pass, s.inspect}
+}

@@ -16,7 +16,7 @@ import (
 // there: on a server that hangs, or that learns only 10 s later that it was demoted. It
 // uses every sentinel, because go-redis may ask any of them for the master, and they
 // learn of a failover at different times.
-func (b *Backend) followSentinels(sentinels []*redis.Options, master string) {
+func (b *service) followSentinels(sentinels []*redis.Options, master string) {
 	for _, o := range sentinels {
 		b.srv.Go(func() {
 			known := ""
@@ -32,7 +32,7 @@ func (b *Backend) followSentinels(sentinels []*redis.Options, master string) {
 
 // followSentinel follows one sentinel until its connection fails. It reports whether the
 // connection worked. known is the address of the master.
-func (b *Backend) followSentinel(c *redis.SentinelClient, master string, known *string) (connected bool) {
+func (b *service) followSentinel(c *redis.SentinelClient, master string, known *string) (connected bool) {
 	defer c.Close()
 	ps := c.Subscribe(b.srv.Life, "+switch-master")
 	defer ps.Close()

@@ -42,7 +42,7 @@ func TestSentinel(t *testing.T) {
 	held, waits := request("k"), request("k")
 	held.TTL, waits.TTL = 2*limit, 2*limit
 	g := take(t, b, held)
-	ch := queue(t.Context(), t, b, waits)
+	ch := enqueue(t.Context(), t, b, waits)
 	within(t, limit, "the sentinel agrees", func() bool { return sentinel.Failover(t.Context(), "m").Err() == nil })
 	promoted := client(t, replica)
 	within(t, limit, "the replica is promoted", func() bool {

@@ -25,7 +25,7 @@ func TestStaleConnections(t *testing.T) {
 			direct := newBackend(t, p)
 			g := take(t, b, request("kept"))
 			held := take(t, direct, request("k"))
-			ch := queue(t.Context(), t, b, request("k"))
+			ch := enqueue(t.Context(), t, b, request("k"))
 			fillPool(t, px, b, size)
 
 			before := listenerOf(b)
@@ -46,9 +46,9 @@ func TestStaleConnections(t *testing.T) {
 }
 
 func listenerOf(b *Backend) *listener {
-	b.subs.mu.Lock()
-	defer b.subs.mu.Unlock()
-	return b.subs.listeners[nil]
+	b.svc.subs.mu.Lock()
+	defer b.svc.subs.mu.Unlock()
+	return b.svc.subs.listeners[nil]
 }
 
 // fillPool opens all connections of the pool.
@@ -87,7 +87,7 @@ func TestDemotedServer(t *testing.T) {
 	b := openURL(t, "redis://"+px.Addr+"?pool_size=20")
 	g := take(t, b, request("kept"))
 	held := take(t, b, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	fillPool(t, px, b, 20)
 	follow(t, next, old)
 	must(t, next.ReplicaOf(t.Context(), "NO", "ONE").Err())
@@ -98,7 +98,7 @@ func TestDemotedServer(t *testing.T) {
 	must(t, g.Renew(t.Context(), time.Minute))
 	must(t, take(t, b, request("new")).Release(t.Context()))
 	eventually(t, "the waiter is subscribed at the successor", func() bool {
-		return next.PubSubNumSub(t.Context(), b.proc.Channel()).Val()[b.proc.Channel()] == 1
+		return next.PubSubNumSub(t.Context(), b.svc.proc.Channel()).Val()[b.svc.proc.Channel()] == 1
 	})
 	must(t, held.Release(t.Context()))
 	must(t, getWithin(t, 5*time.Second, ch).Release(t.Context()))

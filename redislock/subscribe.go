@@ -18,7 +18,7 @@ import (
 // process or, in a cluster, one in the slot of each key that it waits for, because a
 // script in a cluster sees only the subscribers of channels in the slot of its keys.
 type subscriptions struct {
-	b *Backend
+	b *service
 
 	mu        sync.Mutex // guards the fields below, and those of the channels
 	closed    bool
@@ -33,7 +33,7 @@ type channel struct {
 	name string
 
 	users     int
-	waiters   map[*attempt]struct{}
+	waiters   map[string]int // by key
 	idle      *time.Timer
 	on        *listener     // nil if no subscription was sent
 	live      bool          // the server confirmed the subscription
@@ -44,35 +44,39 @@ type channel struct {
 }
 
 const (
-	channelIdle  = 30 * time.Second          // how long a cluster keeps the subscription of an unused channel
-	confirmLimit = server.ConfirmTimeout / 2 // after which a subscription that is not confirmed is repeated
+	channelIdle           = 30 * time.Second // how long a cluster keeps the subscription of an unused channel
+	minBackoff            = 20 * time.Millisecond
+	maxBackoff            = time.Second
+	minResubscribeBackoff = 10 * time.Millisecond
 
-	replaceInterval = time.Second // between replacements of a listener on a server that cannot write
+	confirmLimit    = server.ConfirmTimeout / 2 // after which a subscription that is not confirmed is repeated
+	replaceInterval = time.Second               // between replacements of a listener on a server that cannot write
 )
 
 var (
-	errUnconfirmed = errors.New("redis: no reply to a subscription")
-	errSlotMoved   = errors.New("redis: the slot moved")
-	errNewMaster   = errors.New("redis: another server is master")
+	errUnconfirmed  = errors.New("redis: no reply to a subscription")
+	errSlotMoved    = errors.New("redis: the slot moved")
+	errNotDelivered = errors.New("redis: a grant was not delivered on the subscription")
+	errNewMaster    = errors.New("redis: another server is master")
 )
 
-func newSubscriptions(b *Backend) *subscriptions {
+func newSubscriptions(b *service) *subscriptions {
 	return &subscriptions{b: b, channels: map[string]*channel{}, listeners: map[*redis.Client]*listener{}}
 }
 
-// use returns the channel and keeps it until unuse, for the waiting attempt a if that is
-// not nil. It does not subscribe.
-func (s *subscriptions) use(name string, a *attempt) *channel {
+// use returns the channel and keeps it until unuse, for a waiter of key if that is not "". It does
+// not subscribe.
+func (s *subscriptions) use(name, key string) *channel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.channels[name]
 	if c == nil {
-		c = &channel{s: s, name: name, changed: make(chan struct{}), waiters: map[*attempt]struct{}{}}
+		c = &channel{s: s, name: name, changed: make(chan struct{}), waiters: map[string]int{}}
 		s.channels[name] = c
 	}
 	c.users++
-	if a != nil {
-		c.waiters[a] = struct{}{}
+	if key != "" {
+		c.waiters[key]++
 	}
 	if c.idle != nil {
 		c.idle.Stop()
@@ -81,11 +85,13 @@ func (s *subscriptions) use(name string, a *attempt) *channel {
 	return c
 }
 
-func (c *channel) unuse(a *attempt) {
+func (c *channel) unuse(key string) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(c.waiters, a)
+	if c.waiters[key]--; c.waiters[key] <= 0 {
+		delete(c.waiters, key)
+	}
 	if c.users--; c.users > 0 || s.closed {
 		return
 	}
@@ -127,44 +133,53 @@ func (c *channel) expire() {
 	}
 }
 
-// pollNow lets the waiters of the channels poll at once: notifications may have been
-// lost, and another server may be answering.
-func (s *subscriptions) pollNow(channels ...string) {
+// get returns a channel that is used.
+func (s *subscriptions) get(name string) *channel {
 	s.mu.Lock()
-	var all []*attempt
+	defer s.mu.Unlock()
+	return s.channels[name]
+}
+
+// listenerOf returns the listener of a channel, nil if it is not subscribed.
+func (s *subscriptions) listenerOf(name string) *listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.channels[name]; c != nil && c.live {
+		return c.on
+	}
+	return nil
+}
+
+// pollNow lets the waiters of the channels ask at once.
+func (s *subscriptions) pollNow(channels ...string) {
+	var keys []string
+	s.mu.Lock()
 	for _, name := range channels {
 		if c := s.channels[name]; c != nil {
-			all = slices.AppendSeq(all, maps.Keys(c.waiters))
+			keys = slices.AppendSeq(keys, maps.Keys(c.waiters))
 		}
 	}
 	s.mu.Unlock()
-	for _, a := range all {
-		a.mu.Lock()
-		a.clock.invalidate()
-		a.polls.now()
-		a.mu.Unlock()
+	for _, key := range keys {
+		s.b.events.Interrupted(key)
 	}
 }
 
-// open returns the listener that receives the messages of the channel, or nil if the
-// channel is not subscribed on the master of its slot.
-func (c *channel) open(ctx context.Context) *listener {
+// listening reports whether the channel is subscribed on the master of its slot.
+func (c *channel) listening(ctx context.Context) bool {
 	s := c.s
 	s.mu.Lock()
 	live, on := c.live, c.on
 	s.mu.Unlock()
-	if !live {
-		return nil
-	}
-	if s.b.srv.Cluster == nil {
-		return on
+	if !live || s.b.srv.Cluster == nil {
+		return live
 	}
 	// the slot may have moved, or its master may have failed over, without an error
 	if master, err := s.b.srv.Cluster.MasterForKey(ctx, c.name); err == nil && master != on.server {
 		s.lost(on, errSlotMoved)
-		return nil
+		return false
 	}
-	return on
+	return true
 }
 
 // wait returns when the channel is live. It returns the error of a subscription that

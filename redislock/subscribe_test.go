@@ -17,66 +17,40 @@ import (
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
-func TestSubscriptionRestored(t *testing.T) {
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	g := take(t, b, request("k"))
-	ch := queue(t.Context(), t, b2, request("k"))
-	killed := func() int64 {
-		n, err := b.srv.Client.Do(t.Context(), "client", "kill", "type", "pubsub").Int64()
-		must(t, err)
-		return n
-	}
-	if killed() == 0 {
-		t.Fatal("no subscription was killed")
-	}
-	eventually(t, "the subscription is back", func() bool {
-		return b.srv.Client.PubSubNumSub(t.Context(), b2.proc.Channel()).Val()[b2.proc.Channel()] == 1
-	})
-	must(t, g.Release(t.Context()))
-	g2 := get(t, ch)
-	must(t, g2.Renew(t.Context(), time.Hour)) // its end wakes no waiter
-	// released while nothing is subscribed: the poll after the return finds it
-	ch = queue(t.Context(), t, b, request("k"))
-	killed()
-	must(t, g2.Release(t.Context()))
-	must(t, get(t, ch).Release(t.Context()))
-}
-
 // A subscription that is live but delivers nothing is repeated.
 func TestDeafSubscription(t *testing.T) {
 	p := newPrefix()
 	b, b2, c := newBackend(t, p), newBackend(t, p), client(t, sharedServer(t))
-	name := b.proc.Channel()
+	name := b.svc.proc.Channel()
 	listening := func() int64 { return c.PubSubNumSub(t.Context(), name).Val()[name] }
 	deafen := func() {
-		b.subs.mu.Lock()
-		ps := b.subs.listeners[nil].ps
-		b.subs.mu.Unlock()
+		b.svc.subs.mu.Lock()
+		ps := b.svc.subs.listeners[nil].ps
+		b.svc.subs.mu.Unlock()
 		must(t, ps.Unsubscribe(t.Context(), name))
 	}
 	// the server says so when it is asked, before anybody is skipped
 	g0 := take(t, b2, request("k0"))
-	ch0 := queue(t.Context(), t, b, request("k0"))
+	ch0 := enqueue(t.Context(), t, b, request("k0"))
 	deafen()
 	eventually(t, "the channel has no subscriber", func() bool { return listening() == 0 })
-	b.subs.pollNow(name)
+	b.svc.subs.pollNow(name)
 	eventually(t, "it listens again", func() bool { return listening() == 1 })
 	must(t, g0.Release(t.Context()))
 	must(t, get(t, ch0).Release(t.Context()))
 	// the server knows: the waiter is skipped
 	g := take(t, b2, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	deafen()
 	eventually(t, "the channel has no subscriber", func() bool { return listening() == 0 })
 	must(t, g.Release(t.Context()))
 	g = take(t, b2, request("k"))
-	b.subs.pollNow(name) // as it would by itself later
+	b.svc.subs.pollNow(name) // as it would by itself later
 	eventually(t, "it listens again", func() bool { return listening() == 1 })
 	eventually(t, "and knows it", func() bool {
-		b.subs.mu.Lock()
-		defer b.subs.mu.Unlock()
-		return b.subs.channels[name].live
+		b.svc.subs.mu.Lock()
+		defer b.svc.subs.mu.Unlock()
+		return b.svc.subs.channels[name].live
 	})
 	must(t, g.Release(t.Context()))
 	g = get(t, ch)
@@ -87,11 +61,11 @@ func TestDeafSubscription(t *testing.T) {
 	must(t, err)
 	must(t, g.Release(t.Context()))
 	g = take(t, b2, request("k"))
-	ch = queue(t.Context(), t, b, request("k"))
+	ch = enqueue(t.Context(), t, b, request("k"))
 	deafen()
 	eventually(t, "it does not listen", func() bool { return listening() == 1 })
 	must(t, g.Release(t.Context()))
-	b.subs.pollNow(name)
+	b.svc.subs.pollNow(name)
 	g = get(t, ch)
 	eventually(t, "it listens again", func() bool { return listening() == 2 })
 	must(t, g.Release(t.Context()))
@@ -102,13 +76,13 @@ func TestDeafSubscription(t *testing.T) {
 func TestListenerAtReplica(t *testing.T) {
 	master, replica := replicated(t)
 	b := openURL(t, "redis://"+master)
-	stale := protocol.Process{Address: "p00000000000000aa", Prefix: b.opt.prefix}
+	stale := protocol.Process{Address: "p00000000000000aa", Prefix: b.svc.opt.prefix}
 	ps := client(t, replica).Subscribe(t.Context(), stale.Channel())
 	defer ps.Close()
 	_, err := ps.Receive(t.Context())
 	must(t, err)
 	g := take(t, b, request("k"))
-	must(t, b.srv.Client.ZAdd(t.Context(), b.proc.Keys("k").Queue, redis.Z{Score: 1, Member: stale.Member(request("k"))}).Err())
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: stale.Member(request("k"))}).Err())
 	must(t, g.Release(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -129,8 +103,8 @@ func TestListenerAtReplica(t *testing.T) {
 func TestOneGoroutineRestores(t *testing.T) {
 	p := newProxy(t, sharedServer(t))
 	b := openURL(t, "redis://"+p.Addr)
-	g := take(t, newBackend(t, b.opt.prefix), request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	g := take(t, newBackend(t, b.svc.opt.prefix), request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	var refused atomic.Int64
 	p.Set(func([]byte) action {
 		refused.Add(1)
@@ -166,10 +140,10 @@ func TestBrokenWhileRestoring(t *testing.T) {
 	take(t, b, request("k"))
 	r := request("k")
 	r.TTL = 300 * time.Millisecond
-	ch := queue(t.Context(), t, b, r)
-	b.subs.mu.Lock()
-	b.subs.channels[b.proc.Channel()].restoring = true
-	b.subs.mu.Unlock()
+	ch := enqueue(t.Context(), t, b, r)
+	b.svc.subs.mu.Lock()
+	b.svc.subs.channels[b.svc.proc.Channel()].restoring = true
+	b.svc.subs.mu.Unlock()
 	stop()
 	begun := time.Now()
 	if a := <-ch; !isUncertain(a.Err) || time.Since(begun) > 3*time.Second {
@@ -189,7 +163,7 @@ func TestUnansweredSubscription(t *testing.T) {
 	eventually(t, "it subscribes again", func() bool { return kept.Load() == 2 })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	ch := queue(ctx, t, b, request("k"))
+	ch := enqueue(ctx, t, b, request("k"))
 	must(t, g.Release(t.Context()))
 	must(t, get(t, ch).Release(t.Context()))
 }
@@ -220,7 +194,7 @@ func TestSubscriptionsThatFailAtOnce(t *testing.T) {
 	addr := private(t)
 	b, refuse, dials := refusing(t, addr)
 	g := take(t, b, request("k"))
-	ch := queue(t.Context(), t, b, request("k"))
+	ch := enqueue(t.Context(), t, b, request("k"))
 	refuse.Store(true)
 	must(t, client(t, addr).Do(t.Context(), "client", "kill", "type", "pubsub").Err())
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && dials.Load() < 150; {
@@ -244,7 +218,7 @@ func TestSubscriptionsThatFailForLong(t *testing.T) {
 	take(t, b, r)
 	r = request("k")
 	r.TTL = time.Second
-	ch := queue(t.Context(), t, b, r)
+	ch := enqueue(t.Context(), t, b, r)
 	refuse.Store(true)
 	must(t, client(t, addr).Do(t.Context(), "client", "kill", "type", "pubsub").Err())
 	select {

@@ -91,7 +91,7 @@ func TestTorture(t *testing.T) {
 		}
 		wg.Go(func() { // polls that cross with pushes
 			for time.Now().Before(stop) {
-				b.subs.pollNow(b.proc.Channel())
+				b.svc.subs.pollNow(b.svc.proc.Channel())
 				time.Sleep(rand.N(2 * time.Millisecond)) // the rate, not a synchronisation
 			}
 		})

@@ -42,7 +42,7 @@ func TestWaitReplicas(t *testing.T) {
 	master, replica := replicated(t)
 	c, m := client(t, replica), client(t, master)
 	b := openURL(t, "redis://"+master+"?wait_replicas=1&wait_timeout=2s")
-	must(t, b.srv.Client.ScriptFlush(t.Context()).Err())
+	must(t, b.svc.srv.Client.ScriptFlush(t.Context()).Err())
 	r := request("k")
 	g := take(t, b, r)
 	if v := c.Get(t.Context(), "lock:k").Val(); !strings.HasPrefix(v, r.Owner) {
@@ -58,7 +58,7 @@ func TestWaitReplicas(t *testing.T) {
 		t.Error("a renewal wrote nothing that WAIT could wait for")
 	}
 	r = request("k")
-	ch := queue(t.Context(), t, b, r)
+	ch := enqueue(t.Context(), t, b, r)
 	must(t, g.Release(t.Context()))
 	g = get(t, ch)
 	if v := c.Get(t.Context(), "lock:k").Val(); !strings.HasPrefix(v, r.Owner) {
@@ -99,7 +99,7 @@ func TestWaitShortfall(t *testing.T) {
 	if g.Until() != until {
 		t.Error("a renewal without replicas moved Until")
 	}
-	ch, behind := queue(t.Context(), t, b, request("k")), queue(t.Context(), t, openURL(t, url+"0"), request("k"))
+	ch, behind := enqueue(t.Context(), t, b, request("k")), enqueue(t.Context(), t, openURL(t, url+"0"), request("k"))
 	must(t, g.Release(t.Context()))
 	a := <-ch
 	short("hand-off", a.Err, false, "0 of 1")

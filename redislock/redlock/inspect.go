@@ -8,6 +8,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
 // Inspect returns the holder and the waiters of a key, as a majority knows them.
@@ -116,6 +117,11 @@ func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 	return h, nil
 }
 
+// inspection returns the call of INSPECT for a lock.
+func (r *Backend) inspection(name string) server.Call {
+	return server.Call{Keys: r.proc.Keys(name).Script(), Args: []any{r.proc.ChannelPrefix(), ""}}
+}
+
 // List lists the held keys, as a majority knows them. A node that hangs delays it by the read
 // timeout of its client.
 func (r *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
@@ -124,7 +130,7 @@ func (r *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	var all sync.WaitGroup
 	for i, n := range r.nodes {
 		all.Go(func() {
-			errs[i] = n.srv.List(ctx, r.proc, func(in backend.Info) bool {
+			errs[i] = n.srv.List(ctx, r.proc, protocol.Inspect, r.inspection, protocol.Reply.Info, func(in backend.Info) bool {
 				lists[i] = append(lists[i], in)
 				return true
 			})

@@ -52,8 +52,11 @@ type Script struct {
 func init() { Renew.FirstKey = RenewKey }
 
 // NewScript returns the script that consists of the prelude and body.
-func NewScript(body ...string) *Script {
-	src := stripped(luaPrelude + strings.Join(body, ""))
+func NewScript(body ...string) *Script { return Source(luaPrelude, strings.Join(body, "")) }
+
+// Source returns the script with that source.
+func Source(parts ...string) *Script {
+	src := stripped(strings.Join(parts, ""))
 	sum := sha1.Sum([]byte(src)) //nolint:gosec // the name of a script on the server
 	return &Script{Source: src, SHA: hex.EncodeToString(sum[:])}
 }

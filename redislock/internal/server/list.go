@@ -14,7 +14,10 @@ const scanCount = 500 // keys in a step of SCAN and in a pipeline
 
 // List lists the held locks of the prefix. With an empty prefix every string on the server
 // could be a lock, so List then omits those of foreign clients.
-func (s *Server) List(ctx context.Context, p protocol.Process, yield func(backend.Info) bool) error {
+// script is INSPECT, call its call for the lock of a name, and info what its reply says.
+func (s *Server) List(ctx context.Context, p protocol.Process, script *protocol.Script, call func(string) Call,
+	info func(protocol.Reply, string) backend.Info, yield func(backend.Info) bool) error {
+	l := lister{s, p, script, call, info, map[string]bool{}}
 	masters := []redis.UniversalClient{s.Client}
 	if s.Cluster != nil {
 		masters = masters[:0]
@@ -29,9 +32,8 @@ func (s *Server) List(ctx context.Context, p protocol.Process, yield func(backen
 			return Failure(err)
 		}
 	}
-	seen := map[string]bool{} // SCAN may repeat keys, and a slot may move
 	for _, c := range masters {
-		more, err := s.list(ctx, c, p, seen, yield)
+		more, err := l.list(ctx, c, yield)
 		if err != nil || !more {
 			return err
 		}
@@ -39,15 +41,24 @@ func (s *Server) List(ctx context.Context, p protocol.Process, yield func(backen
 	return nil
 }
 
-func (s *Server) list(ctx context.Context, c redis.UniversalClient, p protocol.Process, seen map[string]bool, yield func(backend.Info) bool) (bool, error) {
+type lister struct {
+	*Server
+	p      protocol.Process
+	script *protocol.Script
+	call   func(name string) Call
+	info   func(r protocol.Reply, name string) backend.Info
+	seen   map[string]bool // SCAN may repeat keys, and a slot may move
+}
+
+func (l lister) list(ctx context.Context, c redis.UniversalClient, yield func(backend.Info) bool) (bool, error) {
 	for cursor := uint64(0); ; {
-		v, err := s.Detached(ctx, nil, func(sending *protocol.Sending) (any, error) {
-			found, next, err := c.ScanType(ctx, cursor, protocol.ScanPattern(p.Prefix), scanCount, "string").Result()
+		v, err := l.Detached(ctx, nil, func(sending *protocol.Sending) (any, error) {
+			found, next, err := c.ScanType(ctx, cursor, protocol.ScanPattern(l.p.Prefix), scanCount, "string").Result()
 			if err != nil {
 				return nil, Failure(err)
 			}
 			cursor = next
-			return s.inspectAll(ctx, sending, c, p, found, seen)
+			return l.inspectAll(ctx, sending, c, found)
 		})
 		if err != nil {
 			return false, err
@@ -63,35 +74,29 @@ func (s *Server) list(ctx context.Context, c redis.UniversalClient, p protocol.P
 	}
 }
 
-// inspectAll inspects the keys in one round trip. It skips those in seen.
-func (s *Server) inspectAll(ctx context.Context, sending *protocol.Sending, c redis.UniversalClient, p protocol.Process, found []string, seen map[string]bool) ([]backend.Info, error) {
+// inspectAll inspects the keys in one round trip. It skips those that were seen.
+func (l lister) inspectAll(ctx context.Context, sending *protocol.Sending, c redis.UniversalClient, found []string) ([]backend.Info, error) {
 	var names []string
+	var calls []Call
 	for _, key := range found {
-		if name, ok := protocol.LockName(p.Prefix, key); ok && !seen[key] {
-			seen[key] = true
-			names = append(names, name)
+		if name, ok := protocol.LockName(l.p.Prefix, key); ok && !l.seen[key] {
+			l.seen[key] = true
+			names, calls = append(names, name), append(calls, l.call(name))
 		}
 	}
-	if len(names) == 0 {
-		return []backend.Info{}, nil
-	}
-	calls := make([]Call, len(names))
-	for i, name := range names {
-		calls[i] = Call{p.Keys(name).Script(), []any{p.ChannelPrefix(), ""}}
-	}
 	infos := make([]backend.Info, 0, len(names))
-	for i, r := range s.Batch(ctx, sending, c, protocol.Inspect, calls, nil) {
+	if len(names) == 0 {
+		return infos, nil
+	}
+	for i, r := range l.Batch(ctx, sending, c, l.script, calls, nil) {
 		if _, moved := redis.IsMovedError(r.Err); moved {
 			continue // listed by its new master
 		}
 		if r.Err != nil {
 			return nil, Failure(r.Err)
 		}
-		if r.Reply.Status != protocol.Yes && r.Reply.Status != protocol.Shared { // free, or of another type, by now
-			continue
-		}
-		in := r.Reply.Info(names[i])
-		if p.Prefix == "" && in.Holder.Foreign {
+		in := l.info(r.Reply, names[i])
+		if in.Holder == nil || l.p.Prefix == "" && in.Holder.Foreign { // free, or of another type, by now
 			continue
 		}
 		infos = append(infos, in)

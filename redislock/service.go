@@ -1,0 +1,319 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/queue"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/server"
+)
+
+// service is the queue.Service: a script each.
+type service struct {
+	srv     *server.Server
+	proc    protocol.Process
+	opt     options
+	subs    *subscriptions
+	events  queue.Events // set before the first message can arrive
+	scripts *scripts
+
+	reloading atomic.Bool // reloadAfter reloads the slot map of the cluster
+}
+
+var (
+	_ queue.Service = (*service)(nil)
+	_ queue.Pusher  = (*service)(nil)
+)
+
+var errReplicas = errors.New("redis: too few replicas")
+
+// Acquire implements queue.Service.
+func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
+	k := b.proc.Keys(a.Key)
+	mode := "1"
+	if a.Mode == queue.NoQueue {
+		mode = "0"
+	}
+	metadata := a.Metadata
+	if metadata != "" {
+		metadata = " " + metadata
+	}
+	l := b.listenerFor(a)
+	r, replicas, err := b.eval(ctx, b.scripts.acquire, keysOf(k, a.Owner),
+		b.proc.ChannelPrefix(), b.proc.OwnerAddress(a.Owner), millis(a.TTL), mode, formatShare(a.Share), metadata)
+	switch {
+	case redis.IsTryAgainError(err): // the slot migrates
+		return queue.Answer{}, queue.Retry(err)
+	case err != nil:
+		return queue.Answer{}, err
+	}
+	ans := queue.Answer{Sent: r.Sent, Now: micros(r.US)}
+	switch r.Status {
+	case wasRefused:
+		ans.Refused = true
+		return ans, nil
+	case wrongType:
+		return ans, wrongTypeError(r, k.Lock)
+	}
+	ans.Left, ans.Pass, ans.NoPlace = protocol.OfMillis(r.Num(0)), protocol.OfMillis(r.Num(1)), r.Num(2) == 1
+	if r.Status == yes {
+		if replicas < b.opt.replicas {
+			return ans, b.unacknowledged(ctx, a, replicas)
+		}
+		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.Num(3), 0)), protocol.ParseSlots(r.Str(4))
+		return ans, nil
+	}
+	ans.Watch, ans.Ask = r.Num(3) == 1, micros(r.Num(4))
+	ans.Holder = parseHolder(r.Str(6), r.Num(0), r.US)
+	if l != nil && r.Num(5) == 0 { // subscribed on another server than the one that replied
+		server.Sleep(ctx, minBackoff)
+		b.subs.lost(l, errNotDelivered)
+	}
+	return ans, nil
+}
+
+// listenerFor returns the listener on which the events of an attempt that waits are to arrive, nil if there is none.
+func (b *service) listenerFor(a queue.Attempt) *listener {
+	if a.Mode == queue.NoQueue {
+		return nil
+	}
+	return b.subs.listenerOf(b.channelOf(b.proc.Keys(a.Key)))
+}
+
+// unacknowledged releases a grant that too few replicas have.
+func (b *service) unacknowledged(ctx context.Context, a queue.Attempt, replicas int) error {
+	err := b.tooFewReplicas(replicas)
+	if r := b.end(ctx, queue.End{Request: a.Request, Kind: queue.Release}); r.Err != nil {
+		return queue.Final(backend.Uncertain(fmt.Errorf("%w; and releasing: %w", err, r.Err)))
+	}
+	return queue.Final(backend.NotExecuted(err))
+}
+
+// Renew implements queue.Service. Many renewals are one pipeline, and one WAIT with WithWaitReplicas. In a cluster they are
+// not: the pipeline would wait for all nodes, and a dead node delay the renewals on the others.
+func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed {
+	all := make([]queue.Renewed, len(holds))
+	if len(holds) == 1 {
+		c := b.renewal(holds[0])
+		r, replicas, err := b.eval(ctx, b.scripts.renew, c.Keys, c.Args...)
+		all[0] = b.renewed(r, replicas, err)
+		return all
+	}
+	if b.srv.Cluster != nil {
+		err := fmt.Errorf("redis cluster: renewing many at once: %w", errors.ErrUnsupported)
+		return slices.Repeat([]queue.Renewed{{Err: err}}, len(holds))
+	}
+	calls := make([]server.Call, len(holds))
+	for i, h := range holds {
+		calls[i] = b.renewal(h)
+	}
+	var wait func(context.Context) protocol.Once
+	if b.opt.replicas > 0 {
+		wait = b.waitCommand
+	}
+	for i, r := range b.batch(ctx, b.scripts.renew, calls, wait) {
+		replicas := 0
+		if r.Err == nil && wait != nil {
+			replicas = acknowledged(r.Last)
+			if err := r.Last.Err(); err != nil {
+				r.Err = backend.Uncertain(server.Failure(err))
+			}
+		}
+		all[i] = b.renewed(r.Reply, replicas, r.Err)
+	}
+	return all
+}
+
+func (b *service) renewal(h queue.Hold) server.Call {
+	k := b.proc.Keys(h.Key)
+	exactly := "0"
+	if h.Exactly {
+		exactly = "1"
+	}
+	return server.Call{
+		Keys: append(k.Script(), k.Holders()...),
+		Args: []any{b.proc.ChannelPrefix(), b.proc.Address, h.Owner, millis(h.TTL), exactly},
+	}
+}
+
+// renewed returns the result of a renewal. One that is to be sent again, as there are more dead waiters, has been executed.
+func (b *service) renewed(r protocol.Reply, replicas int, err error) queue.Renewed {
+	switch {
+	case err != nil:
+	case r.Status == protocol.No:
+		err = fmt.Errorf("%w: the redis key is not ours any more", backend.ErrLost)
+	case replicas < b.opt.replicas:
+		err = backend.Uncertain(b.tooFewReplicas(replicas)) // the master has extended the lease
+	}
+	return queue.Renewed{Sent: r.Sent, Now: micros(r.US), Err: err}
+}
+
+// End implements queue.Service. Many ends are one pipeline; in a cluster, one to each node.
+func (b *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
+	if len(ends) == 1 {
+		return []queue.Ended{b.end(ctx, ends[0])}
+	}
+	all := make([]queue.Ended, len(ends))
+	var at []int
+	var calls []server.Call
+	for i, e := range ends {
+		if e.Kind == queue.Break || e.Kind == queue.Downgrade {
+			all[i] = b.end(ctx, e)
+			continue
+		}
+		at, calls = append(at, i), append(calls, b.ending(e))
+	}
+	for i, r := range b.batch(ctx, b.scripts.end, calls, nil) {
+		all[at[i]] = ended(r.Reply, r.Err)
+	}
+	return all
+}
+
+func (b *service) end(ctx context.Context, e queue.End) queue.Ended {
+	switch e.Kind {
+	case queue.Break:
+		return b.breakGrants(ctx, e)
+	case queue.Downgrade:
+		if e.Share.Capacity > 0 {
+			return queue.Ended{Err: backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")}
+		}
+		c := b.ending(e)
+		r, replicas, err := b.eval(ctx, b.scripts.end, c.Keys, c.Args...)
+		d := ended(r, err)
+		if err == nil && d.Held && replicas < b.opt.replicas {
+			d.Err = backend.Uncertain(b.tooFewReplicas(replicas)) // the next call completes it
+		}
+		return d
+	}
+	c := b.ending(e)
+	r, err := b.srv.Eval(ctx, b.scripts.end, c.Keys, c.Args...)
+	return ended(r, err)
+}
+
+func ended(r protocol.Reply, err error) queue.Ended {
+	return queue.Ended{Now: micros(r.US), Held: r.Status == yes, Pass: protocol.OfMillis(r.Num(0)), Err: err}
+}
+
+func (b *service) ending(e queue.End) server.Call {
+	late, kind := "0", ""
+	if e.Late {
+		late = tombstoneMillis
+	}
+	if e.Kind == queue.Downgrade {
+		kind = "d"
+	}
+	return server.Call{
+		Keys: keysOf(b.proc.Keys(e.Key), e.Owner),
+		Args: []any{b.proc.ChannelPrefix(), b.proc.Address, e.Owner, late, b.member(e.Request), kind},
+	}
+}
+
+// member returns the member of the queue for an attempt.
+func (b *service) member(req backend.Request) string {
+	if req.TTL == 0 {
+		return "" // not known: the script searches the queue
+	}
+	m := b.proc.OwnerAddress(req.Owner) + " " + millis(req.TTL) + formatShare(req.Share)
+	if req.Metadata != "" {
+		m += " " + req.Metadata
+	}
+	return m
+}
+
+func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
+	k := b.proc.Keys(e.Key)
+	r, err := b.srv.Eval(ctx, b.scripts.breaks, keysOf(k, e.Owner), b.proc.ChannelPrefix(), e.Owner)
+	if err == nil && r.Status == wrongType {
+		err = wrongTypeError(r, k.Lock)
+	}
+	d := queue.Ended{Now: micros(r.US), Held: r.Status == yes, Pass: protocol.OfMillis(r.Num(1)), Err: err}
+	if err == nil && (r.Status == yes || r.Status == other) {
+		h := parseHolder(r.Str(2), r.Num(0), r.US)
+		d.Holder = &h
+	}
+	return d
+}
+
+// Pass implements queue.Service.
+func (b *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
+	r, err := b.srv.Eval(ctx, b.scripts.pass, keysOf(b.proc.Keys(key), ""), b.proc.ChannelPrefix())
+	return queue.Passed{Now: micros(r.US), Pass: protocol.OfMillis(r.Num(0))}, err
+}
+
+// Close implements queue.Service. It does not close a client that was passed to New.
+func (b *service) Close(ctx context.Context) error {
+	b.srv.Stop()
+	b.subs.close()
+	return b.srv.Close(ctx)
+}
+
+// batch sends the calls together. The errors of the results are classified.
+func (b *service) batch(ctx context.Context, s *protocol.Script, calls []server.Call, last func(context.Context) protocol.Once) []server.Result {
+	if len(calls) == 0 {
+		return nil
+	}
+	v, err := b.srv.Detached(ctx, nil, func(sending *protocol.Sending) (any, error) {
+		results := b.srv.Batch(ctx, sending, b.srv.Client, s, calls, last)
+		for i := range results {
+			b.failed(results[i].Err)
+			results[i].Err = server.Classify(results[i].Err, sending)
+		}
+		return results, nil
+	})
+	if err != nil {
+		return slices.Repeat([]server.Result{{Err: err}}, len(calls))
+	}
+	return v.([]server.Result)
+}
+
+// Use implements queue.Pusher.
+func (b *service) Use(key string) (stop func()) {
+	c := b.subs.use(b.channelOf(b.proc.Keys(key)), key)
+	return func() { c.unuse(key) }
+}
+
+// Listening implements queue.Pusher.
+func (b *service) Listening(key string) bool {
+	c := b.subs.get(b.channelOf(b.proc.Keys(key)))
+	return c != nil && c.listening(b.srv.Life)
+}
+
+// Listen implements queue.Pusher.
+func (b *service) Listen(ctx context.Context, key string) error {
+	return b.subs.get(b.channelOf(b.proc.Keys(key))).wait(ctx)
+}
+
+// Doubt implements queue.Pusher.
+func (b *service) Doubt(key string) {
+	if l := b.subs.listenerOf(b.channelOf(b.proc.Keys(key))); l != nil {
+		b.subs.lost(l, errNotDelivered)
+	}
+}
+
+// channelOf returns the channel on which this process is notified about a key.
+func (b *service) channelOf(k protocol.Keys) string {
+	if b.srv.Cluster != nil {
+		return k.Channel(b.proc.Address)
+	}
+	return b.proc.Channel()
+}
+
+// keysOf returns the keys of each script but RENEW, which writes no tombstone.
+func keysOf(k protocol.Keys, owner string) []string {
+	return append(append(k.Script(), k.Holders()...), k.Tombstone(owner))
+}
+
+// tombstoneMillis is how long the late requests of an attempt are refused.
+var tombstoneMillis = millis(protocol.TombstoneTTL)
+
+// millis returns d in ms, rounded up: a lease must not be shorter than requested.
+func millis(d time.Duration) string { return strconv.FormatInt(protocol.Millis(d), 10) }
