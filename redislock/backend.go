@@ -51,19 +51,13 @@ func open(ctx context.Context, client redis.UniversalClient, o options) (*Backen
 	if client == nil {
 		return nil, backend.Invalid("client", "nil", "a go-redis client")
 	}
-	kind := protocol.PublishAddress
-	switch client.(type) {
-	case *redis.ClusterClient:
-		kind = protocol.ShardedAddress
-	case *redis.Ring:
+	if _, ok := client.(*redis.Ring); ok {
 		return nil, fmt.Errorf("%w client: a redis.Ring has no single owner of a key; want *redis.Client or *redis.ClusterClient", backend.ErrInvalid)
 	}
 	if rt := readTimeout(client); o.replicas > 0 && rt > 0 && o.replicaTimeout >= rt {
 		return nil, backend.Invalid("timeout of waiting for replicas", o.replicaTimeout, fmt.Sprintf("less than the client's read timeout, %v", rt))
 	}
-	svc := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o, scripts: theScripts}
-	svc.srv.Around = svc.around
-	svc.subs = newSubscriptions(svc)
+	svc := newService(client, o)
 	b := &Backend{Backend: queue.New(svc), svc: svc}
 	svc.events = b.Backend
 

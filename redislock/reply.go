@@ -103,10 +103,6 @@ func (b *service) receive(l *listener, payload string) {
 	switch kind {
 	case "x": // this process is not subscribed on the server that ran the script
 		b.subs.lost(l, errNotDelivered)
-	case "r": // its waiters of a key were removed
-		if key, ok := protocol.LockName(b.proc.Prefix, rest); ok {
-			b.events.Interrupted(key)
-		}
 	case "g":
 		for _, g := range parseGrants(first, second) {
 			g.Key, _ = protocol.LockName(b.proc.Prefix, g.Key)
@@ -120,6 +116,10 @@ func (b *service) receive(l *listener, payload string) {
 	case "a":
 		if key, ok := protocol.LockName(b.proc.Prefix, second); ok {
 			b.events.Asked(key, first)
+		}
+	case "r":
+		if key, ok := protocol.LockName(b.proc.Prefix, second); ok {
+			b.events.Removed(key, first)
 		}
 	case "l":
 		b.events.Lost(first)

@@ -34,6 +34,17 @@ var (
 	_ queue.Pusher  = (*service)(nil)
 )
 
+func newService(client redis.UniversalClient, o options) *service {
+	kind := protocol.PublishAddress
+	if _, ok := client.(*redis.ClusterClient); ok {
+		kind = protocol.ShardedAddress
+	}
+	b := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o, scripts: theScripts}
+	b.srv.Around = b.around
+	b.subs = newSubscriptions(b)
+	return b
+}
+
 var errReplicas = errors.New("redis: too few replicas")
 
 // Acquire implements queue.Service.
@@ -145,7 +156,6 @@ func (b *service) renewal(h queue.Hold) server.Call {
 	}
 }
 
-// renewed returns the result of a renewal. One that is to be sent again, as there are more dead waiters, has been executed.
 func (b *service) renewed(r protocol.Reply, replicas int, err error) queue.Renewed {
 	switch {
 	case err != nil:
@@ -154,7 +164,7 @@ func (b *service) renewed(r protocol.Reply, replicas int, err error) queue.Renew
 	case replicas < b.opt.replicas:
 		err = backend.Uncertain(b.tooFewReplicas(replicas)) // the master has extended the lease
 	}
-	return queue.Renewed{Sent: r.Sent, Now: micros(r.US), Err: err}
+	return queue.Renewed{Sent: r.Sent, Now: micros(r.US), Pass: protocol.OfMillis(r.Num(0)), Err: err}
 }
 
 // End implements queue.Service. Many ends are one pipeline; in a cluster, one to each node.

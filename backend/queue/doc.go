@@ -18,10 +18,10 @@
 //
 //   - one that it cannot reach, if it can see that (a connection that has ended);
 //   - one of which a provisional grant has ended unclaimed;
-//   - one that was asked whether it is alive and has not sent a request for ProvisionalTTL. It is asked if its waiter is the
-//     first and does not fit, and another attempt would fit beside the holders.
+//   - one that was asked whether it is alive and has not sent a request for ProvisionalTTL. It is asked if its waiter is
+//     the first and does not fit, and another attempt would fit beside the holders.
 //
-// A process whose waiters were removed without need enters them again, at the end of the queue.
+// A process whose waiters were removed without need gets an event, and enters them again, at the end of the queue.
 //
 // A key without holders and waiters forgets all but the last token and which attempts were ended with Late set. A process
 // without events counts as one that can be reached.
@@ -34,6 +34,7 @@
 //	Granted     the attempt has got a provisional grant
 //	LeaseEnds   the lease that the attempt waits for ends at another time than it knows
 //	Asked       the attempt is the first waiter, and is to ask, which shows that its process is alive
+//	Removed     the attempt, and maybe others of its process, have no place any more
 //	Lost        the grant of the attempt was broken
 //
 // LeaseEnds goes to the watcher: the first waiter of another process than the holder's. It asks when the lease ends,
@@ -45,11 +46,11 @@
 //
 // An attempt has one of these states. What an event does depends on it alone:
 //
-//	          Granted        LeaseEnds, Asked   Lost            an answer that it holds   its context ends
-//	waiting   holding        asks               revoked         holding                   ended
-//	revoked   asks           asks               –               asks once more            ended
-//	holding   –              –                  ended, OnLost   –                         –
-//	ended     it is released it is abandoned    –               –                         –
+//	          Granted        LeaseEnds  Asked            Removed  Lost           answer: holds  context ends
+//	waiting   holding        asks       asks             asks     revoked        holding        ended
+//	revoked   asks           asks       asks             asks     –              asks again     ended
+//	holding   –              –          –                –        ended, OnLost  –              –
+//	ended     it is released –          it is abandoned  –        –              –              –
 //
 // revoked: a grant of the attempt was broken before the attempt knew of it. Which one is not known, so the attempt
 // asks.

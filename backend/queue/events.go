@@ -51,9 +51,23 @@ func (b *Backend) Asked(key, owner string) {
 	case a == nil:
 		b.endLater(End{Request: backend.Request{Key: key, Owner: owner}, Kind: Abandon})
 	case a.state != holding:
-		a.line.poll.repeat = true
-		a.line.want(a)
+		a.askAgain()
 	}
+}
+
+// Removed implements Events. The answer to the request says it too, and so the others of the line ask.
+func (b *Backend) Removed(_, owner string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.attempts[owner]; a != nil && a.state != holding {
+		a.askAgain()
+	}
+}
+
+// askAgain lets a ask, and again after a request that is in flight. b.mu is held.
+func (a *attempt) askAgain() {
+	a.line.poll.repeat = true
+	a.line.want(a)
 }
 
 // Lost implements Events.

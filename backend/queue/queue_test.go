@@ -228,3 +228,35 @@ func TestPolling(t *testing.T) {
 		release(t, granted(t, two, time.Second))
 	})
 }
+
+// TestRemoved: the attempts of a process that has not got its grant, and so was taken for dead, enter the queue again at
+// once.
+func TestRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := queuetest.NewServer()
+		a, b, c := start(t, s), start(t, s), start(t, s)
+		g := b.lock(t, backend.Share{}, time.Second)
+		first, second := a.waits(t, t.Context(), backend.Share{}), a.waits(t, t.Context(), backend.Share{})
+		next := c.waits(t, t.Context(), backend.Share{})
+		a.svc.SetFaults(queuetest.Faults{LoseEvents: true})
+		release(t, g)
+		time.Sleep(time.Second)
+		a.svc.SetFaults(queuetest.Faults{})
+		g = granted(t, next, queue.ProvisionalTTL)
+		if err := g.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		for range 2 {
+			release(t, g)
+			select {
+			case r := <-first:
+				g = r.grant
+			case r := <-second:
+				g = r.grant
+			case <-time.After(time.Second):
+				t.Fatal("the attempts have not entered the queue again")
+			}
+		}
+	})
+}

@@ -21,6 +21,9 @@ const (
 	Informed = 16
 	// InformEvery is how often, for a key, it informs others than the watcher of one.
 	InformEvery = time.Second
+	// InformSlack is by how much earlier than before a lease must end for a Service to inform the watcher. A Service
+	// that rounds the ends of leases would inform it without need.
+	InformSlack = 20 * time.Millisecond
 )
 
 // Provisional returns how long a pushed grant to an attempt with that TTL lasts, if the unclaimed grants of the key
@@ -69,6 +72,8 @@ type Events interface {
 	LeaseEnds(owner string, left time.Duration)
 	// Asked reports that the service wants to know whether an attempt, which waits for key, is alive.
 	Asked(key, owner string)
+	// Removed reports that an attempt, which waits for key, and maybe others of its process were removed from the queue.
+	Removed(key, owner string)
 	// Lost reports that a grant was broken.
 	Lost(owner string)
 	// Interrupted reports that events of a key may have been lost; "" means all keys.

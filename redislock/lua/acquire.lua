@@ -36,7 +36,7 @@ if not waits and ARGV[4] ~= '0' then
   waits, head = true, nil
 end
 inform(self.owner)
-local ask, first_waiter = 0, parse_waiter(waiters(TOLD)[1] or '')
+local ask, first_waiter = 0, parse_waiter(waiters(INFORMED)[1] or '')
 if first_waiter and first_waiter.addr ~= sender and fits(self.weight, self.capacity) then
   local address = first_waiter.owner .. '@' .. first_waiter.addr
   if asked ~= address then

@@ -16,7 +16,7 @@
 --   u:<number>                    so many pushed grants have ended unclaimed
 --   i:<us>                        when waiters were informed of a pushed grant
 local PROVISIONAL_TTL, MIN_PROVISIONAL_TTL, MAX_UNCLAIMED = 3000, 250, 9
-local TOLD, TOLD_EVERY, CHUNK = 16, 1000000, 100 -- CHUNK: waiters that a script admits or removes at most
+local INFORMED, INFORM_EVERY, INFORM_SLACK, CHUNK = 16, 1000000, 20000, 100 -- CHUNK: waiters that a script admits or removes at most
 local FOREVER = 2 ^ 62
 
 -- integer formats a number: tostring(1763000000000000) would be 1.763e+15.
@@ -231,9 +231,9 @@ local sender           -- of an Acquire
 
 local function watcher()
   if not kind then return nil end
-  local list = waiters(TOLD)
+  local list = waiters(INFORMED)
   local _, addr = parse_owner(first() or '')
-  for i = 1, math.min(#list, TOLD) do
+  for i = 1, math.min(#list, INFORMED) do
     local _, other = parse_owner(list[i])
     if other ~= addr then return list[i] end
   end
@@ -260,7 +260,7 @@ local function begin(addr)
       end
     end
   end
-  if not kind and not waiters(TOLD)[1] then
+  if not kind and not waiters(INFORMED)[1] then
     suspects, unclaimed, asked, missed, informed = {}, {}, nil, 0, nil
   end
   if kind and not ended then
@@ -358,10 +358,17 @@ local function apply(was)
   end
 end
 
+-- dismiss sends the process of a waiter that is removed a message, the first time.
+local dismissed = {}
+local function dismiss(w)
+  if not dismissed[w.addr] then hint(w.addr, 'r ' .. w.owner .. ' ' .. KEYS[1]) end
+  dismissed[w.addr] = true
+end
+
 -- admit grants the key to the waiters at the head of the queue for as long as they fit, and removes dead ones. self is
 -- the attempt that asks: if it does not wait, it is granted the key behind the last waiter.
 local function admit(self, waits)
-  local was, removed, i, list = kind, {}, 1, waiters(TOLD)
+  local was, removed, i, list = kind, {}, 1, waiters(INFORMED)
   local freed = false
   while true do
     if i > CHUNK then
@@ -377,16 +384,13 @@ local function admit(self, waits)
     local w = parse_waiter(member)
     if not w then -- written by another program
     elseif suspects[w.addr] then
-      if answers[w.addr] == nil then
-        answers[w.addr] = false
-        hint(w.addr, 'r ' .. KEYS[1])
-      end
+      dismiss(w)
     elseif w.addr ~= sender and not reachable(w.addr) then -- dead
     elseif fits(w.weight, w.capacity) then
       grant(w, self and w.owner == self.owner)
     elseif asked == w.owner .. '@' .. w.addr and asked_at + PROVISIONAL_TTL * 1000 <= us then
       suspects[w.addr] = true
-      hint(w.addr, 'r ' .. KEYS[1])
+      dismiss(w)
     else
       break
     end
@@ -410,15 +414,15 @@ local function inform(self)
   local now = watcher()
   if not now then return end
   local record, at = first()
-  local changed = now ~= noted or at < noted_end
-  local all = shortest and (not informed or informed + TOLD_EVERY <= us)
+  local changed = now ~= noted or at < noted_end - INFORM_SLACK
+  local all = shortest and (not informed or informed + INFORM_EVERY <= us)
   if not changed and not all then return end
   if all then informed = us end
   local _, addr = parse_owner(record)
   local seen = {}
   if addr then seen[addr] = true end
-  local list = waiters(TOLD)
-  for i = 1, math.min(#list, TOLD) do
+  local list = waiters(INFORMED)
+  for i = 1, math.min(#list, INFORMED) do
     local owner, to = parse_owner(list[i])
     if owner and owner ~= self and (changed and list[i] == now or all and not seen[to]) then
       hint(to, 'h ' .. owner .. ' ' .. integer(math.max(left_of(at), 0))) -- behind a foreign holder it asks at once
@@ -429,7 +433,7 @@ end
 
 -- save writes what has changed: the marker of shares, what is known of processes, and how long the keys are kept.
 local function save()
-  local waiting = waiters(TOLD)[1]
+  local waiting = waiters(INFORMED)[1]
   local last = finish and finish < FOREVER and finish or us
   if kind == 'r' or kind == 'p' then
     last = tonumber(redis.call('ZRANGE', KEYS[5], -1, -1, 'WITHSCORES')[2])

@@ -6,4 +6,4 @@ if held then
   if record then set_end(ARGV[3], at, to, ARGV[5] == '1') else set_finish(to, ARGV[5] == '1') end
 end
 complete()
-return {more and -6 or held and 1 or 0, us}
+return {held and 1 or 0, us, pass()}

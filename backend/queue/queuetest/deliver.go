@@ -23,6 +23,8 @@ func (e Event) report(key string, to queue.Events) {
 		to.LeaseEnds(e.Owner, e.Left)
 	case Asked:
 		to.Asked(key, e.Owner)
+	case Removed:
+		to.Removed(key, e.Owner)
 	case Lost:
 		to.Lost(e.Owner)
 	}

@@ -15,6 +15,7 @@ const (
 	Granted   EventKind = "Granted"
 	LeaseEnds EventKind = "LeaseEnds"
 	Asked     EventKind = "Asked"
+	Removed   EventKind = "Removed"
 	Lost      EventKind = "Lost"
 )
 
@@ -22,7 +23,7 @@ const (
 type Event struct {
 	Process string
 	Kind    EventKind
-	Key     string // of Granted and Asked
+	Key     string // of Granted, Asked and Removed
 	Owner   string
 	Left    time.Duration // of LeaseEnds
 	Grant   queue.Grant   // of Granted; without Received

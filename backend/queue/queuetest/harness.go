@@ -99,6 +99,9 @@ func (r *recorder) LeaseEnds(owner string, left time.Duration) {
 // Asked implements queue.Events.
 func (r *recorder) Asked(key, owner string) { r.add(Event{Kind: Asked, Key: key, Owner: owner}) }
 
+// Removed implements queue.Events.
+func (r *recorder) Removed(key, owner string) { r.add(Event{Kind: Removed, Key: key, Owner: owner}) }
+
 // Lost implements queue.Events.
 func (r *recorder) Lost(owner string) { r.add(Event{Kind: Lost, Owner: owner}) }
 

@@ -49,10 +49,12 @@ import (
 //  4. What the operation does: see below.
 //  5. Admit. As long as there are waiters, look at the first. If its process is in suspects, or cannot be reached and
 //     is not the sender of an Acquire: remove it. Else, if it fits: grant it the key. Else, if it was asked and
-//     asked+ProvisionalTTL <= now: add its process to suspects and remove it. Else stop.
+//     asked+ProvisionalTTL <= now: add its process to suspects and remove it. Else stop. The process of waiters that were
+//     removed gets the event Removed for the first of them.
 //  6. Inform, if there are holders and waiters. An event LeaseEnds with end-now of FIRST goes, once, to each of these
 //     waiters but SELF (its answer says it):
-//     - the watcher, if step 2 noted another one or none, or if the end of FIRST is earlier than noted;
+//     - the watcher, if step 2 noted another one or none, or if the end of FIRST is earlier than noted by more than
+//     InformSlack;
 //     - if step 5 has pushed a grant, and informed is never or informed+InformEvery <= now: of each process other than
 //     that of FIRST, the earliest waiter among the first Informed. Set informed to now.
 //

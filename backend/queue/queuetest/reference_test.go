@@ -28,7 +28,8 @@ func TestUnclaimed(t *testing.T) {
 		t.Fatal(ended, events)
 	}
 	passed, events := r.Pass(4*time.Second, "k")
-	if passed.Pass != queue.ProvisionalTTL/4 || len(events) != 2 || events[0].Owner != "c" || events[1].Owner != "e" {
+	if passed.Pass != queue.ProvisionalTTL/4 || len(events) != 3 || events[0].Owner != "c" ||
+		events[1].Kind != Removed || events[1].Owner != "d" || events[2].Owner != "e" {
 		t.Fatal(passed, events)
 	}
 	if r.Acquire(4*time.Second, "s", attempt("c", queue.Join)); r.lapses != 0 {

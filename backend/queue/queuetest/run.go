@@ -120,6 +120,7 @@ func (r *run) step(o op) bool {
 		return false
 	}
 	name, p := processName(o.process), r.processes[o.process]
+	sent := time.Now()
 	switch o.action {
 	case sleep:
 		time.Sleep(o.ttl)
@@ -139,7 +140,7 @@ func (r *run) step(o op) bool {
 	case acquire:
 		a := queue.Attempt{Request: r.request(o.attempt), Mode: o.mode}
 		got, err := p.Acquire(r.ctx, a)
-		return r.compare(o, got.Now, got.Refused, err, answerFields(got), func() ([]field, []Event) {
+		return r.compare(o, sent, got.Now, got.Refused, err, answerFields(got), func() ([]field, []Event) {
 			want, events := r.ref.Acquire(r.now, name, a)
 			return answerFields(want), events
 		})
@@ -147,20 +148,20 @@ func (r *run) step(o op) bool {
 		hold := queue.Hold{Key: r.key, Owner: r.owners[o.attempt], TTL: o.ttl, Exactly: o.flag}
 		hold.Share = r.attempts[o.attempt].share
 		got := p.Renew(r.ctx, []queue.Hold{hold})[0]
-		return r.compare(o, got.Now, false, nil, renewedFields(got), func() ([]field, []Event) {
+		return r.compare(o, sent, got.Now, false, nil, renewedFields(got), func() ([]field, []Event) {
 			want, events := r.ref.Renew(r.now, name, hold)
 			return renewedFields(want), events
 		})
 	case pass:
 		got, err := p.Pass(r.ctx, r.key)
-		return r.compare(o, got.Now, false, err, passedFields(got), func() ([]field, []Event) {
+		return r.compare(o, sent, got.Now, false, err, passedFields(got), func() ([]field, []Event) {
 			want, events := r.ref.Pass(r.now, r.key)
 			return passedFields(want), events
 		})
 	default:
 		e := r.end(o)
 		got := p.End(r.ctx, []queue.End{e})[0]
-		return r.compare(o, got.Now, got.Err != nil, nil, endedFields(got), func() ([]field, []Event) {
+		return r.compare(o, sent, got.Now, got.Err != nil, nil, endedFields(got), func() ([]field, []Event) {
 			want, events := r.ref.End(r.now, name, e)
 			return endedFields(want), events
 		})
@@ -199,7 +200,11 @@ func (r *run) end(o op) queue.End {
 }
 
 // compare compares what the Service said at a time with what the Reference says. untimed: the answer needs no time.
-func (r *run) compare(o op, now time.Duration, untimed bool, err error, got []field, reference func() ([]field, []Event)) bool {
+//
+// A service may read its clock twice in an operation, as Redis does for the expiry of a key, and be suspended in
+// between. The times then differ by up to the time that the request took.
+func (r *run) compare(o op, sent time.Time, now time.Duration, untimed bool, err error, got []field, reference func() ([]field, []Event)) bool {
+	r.cmp.rounding = max(r.cmp.rounding, r.h.Rounding+time.Since(sent))
 	line := row{process: processName(o.process), description: r.seq.describe(o)}
 	switch {
 	case now == 0 && untimed:
@@ -215,7 +220,7 @@ func (r *run) compare(o op, now time.Duration, untimed bool, err error, got []fi
 		return r.fail("%s: %v", line.description, err)
 	}
 	line.want, line.events = reference()
-	r.discarded = r.discarded || r.ref.closest > 0 && r.ref.closest <= r.h.Rounding
+	r.discarded = r.discarded || r.ref.closest > 0 && r.ref.closest <= r.cmp.rounding
 	for _, e := range line.events {
 		if r.connects[e.Process] == nil {
 			r.wants = append(r.wants, e)

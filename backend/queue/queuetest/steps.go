@@ -47,17 +47,25 @@ func (r *Reference) begin(now time.Duration, key, sender string) {
 
 // admit is step 5.
 func (r *Reference) admit() {
+	removed := map[string]bool{} // processes
+	remove := func(w waiter) {
+		r.waiters = r.waiters[1:]
+		if !removed[w.process] {
+			removed[w.process] = true
+			r.send(Event{Kind: Removed, Process: w.process, Key: r.op.key, Owner: w.Owner})
+		}
+	}
 	for len(r.waiters) > 0 {
 		w := r.waiters[0]
 		switch {
 		case r.suspects[w.process], w.process != r.op.sender && r.Reachable != nil && !r.Reachable(w.process):
-			r.waiters = r.waiters[1:]
+			remove(w)
 		case r.fits(w.Share):
 			r.waiters = r.waiters[1:]
 			r.grant(w)
 		case w.asked != nil && r.due(*w.asked+queue.ProvisionalTTL):
 			add(&r.suspects, w.process)
-			r.waiters = r.waiters[1:]
+			remove(w)
 		default:
 			return
 		}
@@ -95,7 +103,7 @@ func (r *Reference) inform() {
 	if watcher == "" {
 		return
 	}
-	changed := watcher != r.op.watcher || r.earlier(first.end, r.op.end)
+	changed := watcher != r.op.watcher || r.muchEarlier(first.end, r.op.end)
 	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.InformEvery))
 	if all {
 		now := r.op.now
@@ -167,7 +175,7 @@ func (h *holder) at(now time.Duration) backend.Holder {
 
 func (r *Reference) send(e Event) { r.op.events = append(r.op.events, e) }
 
-// All comparisons of times that decide something are made by earlier and due, for closest.
+// All comparisons of times that decide something are made by earlier, muchEarlier and due, for closest.
 
 // earlier reports whether the end a is before the end b. Rounding keeps the order of two ends, but may make them equal.
 func (r *Reference) earlier(a, b time.Duration) bool {
@@ -175,6 +183,15 @@ func (r *Reference) earlier(a, b time.Duration) bool {
 		r.compared(b - a)
 	}
 	return a < b
+}
+
+// muchEarlier reports whether the end a is before the end b by more than queue.InformSlack. Both may be rounded.
+func (r *Reference) muchEarlier(a, b time.Duration) bool {
+	d := b - a - queue.InformSlack
+	if a != b {
+		r.compared(d.Abs())
+	}
+	return d > 0
 }
 
 // due reports whether t has come.
