@@ -1,0 +1,115 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// patience is for how long a request is awaited before its context is looked at. The contexts of package lock make a timer
+// and a channel when their Done is called, and nearly all requests are answered before that.
+const patience = 2 * time.Millisecond
+
+// Sending is the state of a request. One that has not been written to a connection can be withdrawn, and then certainly
+// is not executed. The zero value is ready.
+type Sending struct{ state atomic.Int32 }
+
+const (
+	pending = iota
+	written
+	withdrawn
+)
+
+// Write is called before the request is written to a connection, maybe several times. If it returns false, the request was
+// withdrawn and must not be written.
+func (s *Sending) Write() bool {
+	return s.state.CompareAndSwap(pending, written) || s.Written()
+}
+
+// Written reports whether the request has been written to a connection.
+func (s *Sending) Written() bool { return s.state.Load() == written }
+
+// withdraw prevents the request from being written. It returns false if it has been written.
+func (s *Sending) withdraw() bool { return s.state.CompareAndSwap(pending, withdrawn) }
+
+// ending is what the end of a request is awaited with.
+type ending struct {
+	done  chan struct{}
+	timer *time.Timer // of patience
+}
+
+func newEnding() *ending {
+	e := &ending{done: make(chan struct{}, 1), timer: time.NewTimer(patience)}
+	e.timer.Stop()
+	return e
+}
+
+// request is a call of f.
+type request[T any] struct {
+	sending Sending
+	end     *ending
+	f       func(*Sending) (T, error)
+	value   T
+	err     error
+}
+
+func (r *request[T]) run() {
+	r.value, r.err = r.f(&r.sending)
+	r.end.done <- struct{}{}
+}
+
+// Detached calls f, which sends a request, as a task of life, and returns its result. If ctx ends first, Detached returns
+// at most 2 ms later, and f goes on: with ErrUncertain if the request has been written to a connection; otherwise the
+// request is withdrawn. An error of f after the deadline of ctx matches the error of ctx too.
+func Detached[T any](ctx context.Context, life *Life, f func(*Sending) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, backend.NotExecuted(err)
+	}
+	if !life.Enter() {
+		return none, backend.ErrClosed
+	}
+	r := &request[T]{end: life.ends.Get().(*ending), f: f}
+	r.end.timer.Reset(patience)
+	life.dispatch(r)
+	select {
+	case <-r.end.done:
+	case <-r.end.timer.C:
+		select {
+		case <-r.end.done:
+		case <-ctx.Done():
+			if r.sending.withdraw() {
+				return none, backend.NotExecuted(ctx.Err())
+			}
+			return none, backend.Uncertain(ctx.Err())
+		}
+	}
+	r.end.timer.Stop()
+	life.ends.Put(r.end)
+	if r.err == nil {
+		return r.value, nil
+	}
+	if end := ended(ctx); end != nil {
+		<-ctx.Done() // its timer may be late, and the caller compares the error with it
+		if !errors.Is(r.err, end) {
+			r.err = fmt.Errorf("%w: %w", r.err, end)
+		}
+	}
+	return r.value, r.err
+}
+
+// ended returns the error of ctx if it has ended or its deadline has passed. The deadline of a socket is set from the
+// context and may come first.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}

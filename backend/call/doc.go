@@ -1,0 +1,12 @@
+// Package call runs the requests of a driver whose client library does not return when a context ends, or leaves open
+// whether it has sent the request.
+//
+// A driver has a [Life] for each backend, and sends each request by [Detached]:
+//
+//	reply, err := call.Detached(ctx, life, func(s *call.Sending) (string, error) {
+//		return client.Send(request, s.Write) // which calls s.Write before it writes to a connection
+//	})
+//
+// The caller gets the result, or an error that says what became of the request: it was not executed, or that is not known
+// (see backend.NotExecuted and backend.Uncertain).
+package call
