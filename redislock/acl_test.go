@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
@@ -137,7 +136,7 @@ func TestScriptFailsMidway(t *testing.T) {
 	if !isUncertain(err) || !strings.Contains(err.Error(), "Permissions") {
 		t.Errorf("release: %v", err)
 	}
-	if left := c.PTTL(t.Context(), "lock:k").Val(); left <= 0 || left > protocol.ProvisionalTTL {
+	if left := c.PTTL(t.Context(), "lock:k").Val(); left <= 0 || left > backend.MaxProvisionalTTL {
 		t.Errorf("left %v", left)
 	}
 	cancel()

@@ -24,7 +24,7 @@ func stopped(t *testing.T, b *Backend, key string, i, n int, ttl time.Duration) 
 	for j := range n {
 		r := request(key)
 		r.TTL = ttl
-		must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys(key).Queue, redis.Z{Score: float64(1 + i*n + j), Member: p.Member(r)}).Err())
+		must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys(key).Queue, redis.Z{Score: float64(1 + i*n + j), Member: memberOf(p, r)}).Err())
 	}
 }
 
@@ -109,7 +109,7 @@ func TestDeadWaitersInChunks(t *testing.T) {
 	fill := func() {
 		p := c.Pipeline()
 		for i := range dead {
-			p.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(i), Member: protocol.Process{Address: fmt.Sprintf("p%016x", i%3)}.Member(request("k"))})
+			p.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(i), Member: memberOf(protocol.Process{Address: fmt.Sprintf("p%016x", i%3)}, request("k"))})
 		}
 		_, err := p.Exec(t.Context())
 		must(t, err)

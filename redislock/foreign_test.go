@@ -24,7 +24,7 @@ func TestClockBehind(t *testing.T) {
 		t.Errorf("token %d after %d", g.Token(), future)
 	}
 	r := request("k")
-	early := b.svc.proc.Member(r) // of an attempt that has ended
+	early := b.svc.member(r) // of an attempt that has ended
 	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(future), Member: early}).Err())
 	ch := enqueue(t.Context(), t, b, request("k"))
 	in, err := b.Inspect(t.Context(), "k")

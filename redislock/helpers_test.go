@@ -2,11 +2,11 @@ package redislock
 
 import (
 	"errors"
-
 	"testing"
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/redistest"
 )
 
@@ -59,6 +59,9 @@ func newBackend(t testing.TB, prefix string) *Backend {
 	t.Helper()
 	return openURL(t, "redis://"+sharedServer(t)+"?prefix="+prefix)
 }
+
+// memberOf returns the member of the queue for an attempt of a process.
+func memberOf(p protocol.Process, r backend.Request) string { return (&service{proc: p}).member(r) }
 
 var acquireScript, endScript = theScripts.acquire, theScripts.end
 

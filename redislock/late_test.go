@@ -122,8 +122,8 @@ func TestBrokenAfterTheHandOff(t *testing.T) {
 	b := newBackend(t, newPrefix())
 	g, r := take(t, b, request("k")), request("k")
 	r.OnWait = func(*backend.LockedError) { // both messages are here before the attempt looks
-		end := time.Now().Add(protocol.ProvisionalTTL - 100*time.Millisecond).UnixMicro()
-		b.svc.receive(nil, fmt.Sprintf("g %s 1 %d %d %s", r.Owner, end, protocol.ProvisionalTTL.Milliseconds(), b.svc.proc.Keys("k").Lock))
+		end := time.Now().Add(backend.MaxProvisionalTTL - 100*time.Millisecond).UnixMicro()
+		b.svc.receive(nil, fmt.Sprintf("g %s 1 %d %d %s", r.Owner, end, backend.MaxProvisionalTTL.Milliseconds(), b.svc.proc.Keys("k").Lock))
 		b.svc.receive(nil, "l "+r.Owner)
 	}
 	ch := enqueue(t.Context(), t, b, r)

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func TestAcquireRelease(t *testing.T) {
@@ -77,7 +76,7 @@ func TestHandOff(t *testing.T) {
 	if g2.Token() <= g.Token() {
 		t.Errorf("token %d after %d", g2.Token(), g.Token())
 	}
-	if left := time.Until(g2.Until()); left > protocol.ProvisionalTTL || left < protocol.ProvisionalTTL*2/3 {
+	if left := time.Until(g2.Until()); left > backend.MaxProvisionalTTL || left < backend.MaxProvisionalTTL*2/3 {
 		t.Errorf("a pushed grant lasts %v", left)
 	}
 	if waits != 1 {

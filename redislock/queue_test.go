@@ -61,7 +61,7 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 	g := take(t, b, request("k"))
 	for i := range 5 {
 		dead := protocol.Process{Address: fmt.Sprintf("p%016x", i+1)}
-		must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(i), Member: dead.Member(request("k"))}).Err())
+		must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: float64(i), Member: memberOf(dead, request("k"))}).Err())
 	}
 	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 9, Member: "not of ours"}).Err())
 	ch := enqueue(t.Context(), t, b2, request("k"))
@@ -73,7 +73,7 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 	}
 	must(t, g2.Release(t.Context()))
 	// only dead ones: the key is free
-	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: (protocol.Process{Address: "p0000000000000001"}).Member(request("k"))}).Err())
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: 1, Member: memberOf(protocol.Process{Address: "p0000000000000001"}, request("k"))}).Err())
 	must(t, take(t, b, request("k")).Release(t.Context()))
 	if n := b.svc.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
@@ -93,12 +93,12 @@ func TestSubscribedDeadWaiter(t *testing.T) {
 	must(t, err)
 	r := request("k")
 	r.TTL = 200 * time.Millisecond
-	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: dead.Member(r)}).Err())
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: memberOf(dead, r)}).Err())
 	ch := enqueue(t.Context(), t, b, request("k"))
 	start := time.Now()
 	must(t, g.Release(t.Context()))
 	must(t, get(t, ch).Release(t.Context()))
-	if d := time.Since(start); d < r.TTL || d >= protocol.ProvisionalTTL { // which the TTL of the dead waiter shortens
+	if d := time.Since(start); d < r.TTL || d >= backend.MaxProvisionalTTL { // which the TTL of the dead waiter shortens
 		t.Errorf("after %v", d)
 	}
 }
@@ -108,7 +108,7 @@ func TestUnclaimedGrantIsReleased(t *testing.T) {
 	p := newPrefix()
 	b := newBackend(t, p)
 	g := take(t, b, request("k"))
-	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: b.svc.proc.Member(request("k"))}).Err())
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: b.svc.member(request("k"))}).Err())
 	start := time.Now()
 	must(t, g.Release(t.Context()))
 	eventually(t, "it is returned", func() bool {
@@ -116,7 +116,7 @@ func TestUnclaimedGrantIsReleased(t *testing.T) {
 		must(t, err)
 		return in.Holder == nil
 	})
-	if d := time.Since(start); d > protocol.ProvisionalTTL-500*time.Millisecond {
+	if d := time.Since(start); d > backend.MaxProvisionalTTL-500*time.Millisecond {
 		t.Errorf("after %v it may have expired", d)
 	}
 	for _, bad := range []string{"", "g", "g x", "g x 1 2", "h", "h x y z", "l x", "?"} {
@@ -136,7 +136,7 @@ func TestPushBesideTheRelease(t *testing.T) {
 		if args := cmd.Args(); len(args) < 2 || args[1] != endScript.SHA || sent.Swap(true) {
 			return
 		}
-		b.svc.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, g.Token(), time.Now().Add(protocol.ProvisionalTTL).UnixMicro(), b.svc.proc.Keys("k").Lock))
+		b.svc.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, g.Token(), time.Now().Add(backend.MaxProvisionalTTL).UnixMicro(), b.svc.proc.Keys("k").Lock))
 		for range 200 { // a release would be sent meanwhile
 			must(t, b.svc.srv.Client.Ping(context.Background()).Err())
 		}
@@ -199,7 +199,7 @@ func TestHeadFollowsTheLease(t *testing.T) {
 	get(t, c1) // and never releases
 	start := time.Now()
 	must(t, get(t, c2).Release(t.Context()))
-	if d := time.Since(start); d >= protocol.ProvisionalTTL { // which the TTL shortens
+	if d := time.Since(start); d >= backend.MaxProvisionalTTL { // which the TTL shortens
 		t.Errorf("waited %v for a lease of 300ms", d)
 	}
 }

@@ -48,7 +48,7 @@ func parseHolder(text string, left, us int64) backend.Holder {
 	}
 	h.Owner, h.Token, h.Metadata, h.Age = owner, n, metadata, age(int64(min(n, 1<<62)), us) //nolint:gosec // at most 2^62
 	if f := strings.Split(share, ":"); shared && len(f) == 3 {
-		h.Share, h.Slots = parseShare(f[0]), protocol.ParseSlots(f[1])
+		h.Share, h.Slots = parseShare(f[0]), parseSlots(f[1])
 	}
 	return h
 }
@@ -136,7 +136,7 @@ func parseGrants(us, text string) []queue.Grant {
 		if len(f) != 5 {
 			return nil
 		}
-		g := queue.Grant{Owner: f[0], TTL: protocol.OfMillis(protocol.Number(f[2])), Slots: protocol.ParseSlots(f[3])}
+		g := queue.Grant{Owner: f[0], TTL: protocol.OfMillis(protocol.Number(f[2])), Slots: parseSlots(f[3])}
 		g.Token, _ = strconv.ParseUint(f[1], 10, 64)
 		g.Expires = micros(protocol.Number(us)) + g.TTL
 		all, text = append(all, g), f[4]

@@ -80,7 +80,7 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		if replicas < b.opt.replicas {
 			return ans, b.unacknowledged(ctx, a, replicas)
 		}
-		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.Num(3), 0)), protocol.ParseSlots(r.Str(4))
+		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.Num(3), 0)), parseSlots(r.Str(4))
 		return ans, nil
 	}
 	ans.Watch, ans.Ask = r.Num(3) == 1, micros(r.Num(4))

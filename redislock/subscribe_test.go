@@ -82,7 +82,7 @@ func TestListenerAtReplica(t *testing.T) {
 	_, err := ps.Receive(t.Context())
 	must(t, err)
 	g := take(t, b, request("k"))
-	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: stale.Member(request("k"))}).Err())
+	must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: memberOf(stale, request("k"))}).Err())
 	must(t, g.Release(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
@@ -16,7 +15,13 @@ const (
 	maxTries   = 3                     // attempts of TryAcquire while votes are split
 	splitPause = 60 * time.Millisecond // before the next round while votes are split; doubled at random
 	tryPause   = 15 * time.Millisecond // the same for TryAcquire
+
+	foreignPoll = time.Second      // between the rounds behind a foreign holder, which sends no notification
+	maxPoll     = 30 * time.Second // the part of a waiter's own TTL that counts
 )
+
+// pollSlack returns the delay that keeps a round from beginning just before the expiry.
+func pollSlack() time.Duration { return time.Millisecond + jitter(time.Millisecond) }
 
 // TryAcquire makes one attempt in one round trip to all nodes. If the votes are split, so
 // that no attempt has a quorum, it makes up to maxTries.
@@ -27,7 +32,7 @@ func (r *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.
 	if r.life.Err() != nil {
 		return nil, backend.ErrClosed
 	}
-	a := r.newAttempt(req, protocol.NoQueue)
+	a := r.newAttempt(req, noQueue)
 	var failing time.Time
 	for try := 1; ; {
 		g, t, err := a.askOnce(ctx)
@@ -186,7 +191,7 @@ func (r *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Gra
 	if r.life.Err() != nil {
 		return nil, backend.ErrClosed
 	}
-	a := r.newAttempt(req, protocol.JoinQueue)
+	a := r.newAttempt(req, joinQueue)
 	w := &waiting{attempt: a, timer: time.NewTimer(time.Hour)}
 	defer w.timer.Stop()
 	g, err := w.wait(ctx)
@@ -334,14 +339,14 @@ func (w *waiting) next(t tally, now time.Time) time.Time {
 	}
 	free := len(a.votes) - t.theirs // at most
 	slices.SortFunc(ends, func(a, b time.Time) int { return a.Compare(b) })
-	at := asked.Add(protocol.ForeignPoll)
+	at := asked.Add(foreignPoll)
 	if i := max(q-free, 1) - 1; i < len(ends) && (ours || ends[i].Before(at)) {
-		at = ends[i].Add(protocol.PollSlack())
+		at = ends[i].Add(pollSlack())
 	}
 	if !ours {
 		return at
 	}
-	if bound := max(at.Sub(asked), min(a.req.TTL, protocol.MaxPoll)); !first {
+	if bound := max(at.Sub(asked), min(a.req.TTL, maxPoll)); !first {
 		at = asked.Add(bound + bound/2 + 50*time.Millisecond)
 	}
 	return at
@@ -355,7 +360,7 @@ func (r *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	a := r.attempts[req.Owner]
 	r.mu.Unlock()
 	if a == nil {
-		a = r.newAttempt(req, protocol.NoQueue)
+		a = r.newAttempt(req, noQueue)
 		a.assumeAnything()
 	}
 	a.giveUp()

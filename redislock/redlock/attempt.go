@@ -10,6 +10,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // attempt asks every node in rounds and counts the votes. It is granted when a quorum of
@@ -39,7 +40,7 @@ type attempt struct {
 
 func (r *Backend) newAttempt(req backend.Request, queue string) *attempt {
 	a := &attempt{
-		r: r, req: req, keys: r.proc.Keys(req.Key), queue: queue, freeBy: quorumRelease,
+		r: r, req: req, keys: r.keys(req.Key), queue: queue, freeBy: wire.Release,
 		ticket: r.ticket(), address: r.proc.OwnerAddress(req.Owner),
 		changed: make(chan struct{}, 1),
 	}
@@ -71,14 +72,18 @@ func (a *attempt) ask() {
 	}
 }
 
-// holderTakes is the queue argument of a holder at a node without its grant.
-const holderTakes = "2"
+// Arguments of ACQUIRE: whether the attempt joins the queue.
+const (
+	noQueue     = "0"
+	joinQueue   = "1"
+	holderTakes = "2" // of a holder at a node without its grant
+)
 
 // askNode sends one request to acquire. The caller holds a.mu.
 func (a *attempt) askNode(i int, queue string, token uint64) {
 	n, v := a.r.nodes[i], a.votes[i]
-	if queue == protocol.JoinQueue && !n.subscribed() {
-		queue = protocol.NoQueue // the node could not notify it of its turn
+	if queue == joinQueue && !n.subscribed() {
+		queue = noQueue // the node could not notify it of its turn
 	}
 	if v.open++; v.open == 1 {
 		v.answered = make(chan struct{})
@@ -86,8 +91,8 @@ func (a *attempt) askNode(i int, queue string, token uint64) {
 	yielded := v.yielded
 	token = max(token, yielded)
 	if !n.send(func() {
-		r, err := n.call(quorumAcquire, a.names, n.args(token, a.address, protocol.Millis(a.req.TTL), queue, a.meta, a.ticket, a.r.clocks.notAfter(i, a.r.nodeTimeout(a.req.TTL)), yielded)...)
-		if queue == protocol.NoQueue {
+		r, err := n.call(wire.Acquire, a.names, n.args(token, a.address, protocol.Millis(a.req.TTL), queue, a.meta, a.ticket, a.r.clocks.notAfter(i, a.r.nodeTimeout(a.req.TTL)), yielded)...)
+		if queue == noQueue {
 			n.follow(a.keys, r.Num(5))
 		}
 		a.answer(i, queue, r, err)
@@ -103,19 +108,19 @@ func (a *attempt) answer(i int, queue string, r protocol.Reply, err error) {
 	v := a.votes[i]
 	v.close()
 	removed := false
-	if err == nil && queue == protocol.JoinQueue {
+	if err == nil && queue == joinQueue {
 		removed = v.entered(r) && !a.removed
 		a.removed = a.removed || removed
 	}
-	v.mayRemain = v.mayRemain || err == nil && (r.Status == protocol.Yes || a.queue != protocol.NoQueue) || isUncertain(err)
+	v.mayRemain = v.mayRemain || err == nil && (r.Status == protocol.Yes || a.queue != noQueue) || isUncertain(err)
 	if err == nil {
 		switch r.Status {
 		case protocol.Yes, protocol.No:
-		case protocol.WrongType:
-			err = r.CheckType(a.keys)
-		case protocol.Abandoned:
+		case wire.WrongType:
+			err = wire.CheckType(r, a.keys)
+		case wire.Abandoned:
 			err = fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
-		case late:
+		case wire.Late:
 			err = errLate
 		default:
 			err = fmt.Errorf("unexpected status %d", r.Status)
@@ -131,12 +136,12 @@ func (a *attempt) answer(i int, queue string, r protocol.Reply, err error) {
 		v.fail(err)
 	case r.Status == protocol.Yes:
 		// the server rounds up to milliseconds
-		v.grant(r.Token(), r.Sent, r.Sent.Add(min(r.Left(), a.req.TTL)), a.req.TTL)
+		v.grant(wire.Token(r), r.Sent, r.Sent.Add(min(wire.Left(r), a.req.TTL)), a.req.TTL)
 	case v.end(uint64(r.Num(4))):
 		v.state, v.sent, v.err, v.ends = theirs, r.Sent, nil, time.Time{}
-		v.holder, v.ticket = r.Holder(), r.Ticket()
-		if r.Left() >= 0 {
-			v.ends = r.Sent.Add(r.Left())
+		v.holder, v.ticket = wire.Holder(r), wire.Ticket(r)
+		if wire.Left(r) >= 0 {
+			v.ends = r.Sent.Add(wire.Left(r))
 		}
 		v.first = r.Num(3) == 1
 	}
@@ -188,7 +193,7 @@ func (a *attempt) fence(i int, token uint64) {
 	n, v := a.r.nodes[i], a.votes[i]
 	own := v.token
 	v.fencing = n.send(func() {
-		r, err := n.call(quorumFence, a.names, n.args(token, a.req.Owner)...)
+		r, err := n.call(wire.Fence, a.names, n.args(token, a.req.Owner)...)
 		a.mu.Lock()
 		v.fencing = false
 		switch {
@@ -218,7 +223,7 @@ func (a *attempt) yield() {
 		}
 		token, before := v.token, v.yielded
 		if n.send(func() {
-			r, err := n.call(quorumYield, a.names, n.args(token, a.req.Owner, a.member, a.ticket)...)
+			r, err := n.call(wire.Yield, a.names, n.args(token, a.req.Owner, a.member, a.ticket)...)
 			n.follow(a.keys, r.Num(0))
 			a.mu.Lock()
 			if !isUncertain(err) && v.yielded == token {

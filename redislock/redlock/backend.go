@@ -80,7 +80,6 @@ func open(ctx context.Context, clients []*redis.Client, o options) (*Backend, er
 		quorum: len(clients)/2 + 1, opt: o, proc: protocol.NewProcess(o.prefix, protocol.PublishAddress),
 		attempts: map[string]*attempt{},
 	}
-	r.proc.OwnCounters = true
 	r.life, r.end = context.WithCancel(context.Background())
 	for i, c := range clients {
 		r.nodes = append(r.nodes, r.newNode(i, c))
@@ -102,6 +101,16 @@ func open(ctx context.Context, clients []*redis.Client, o options) (*Backend, er
 	}
 	r.caps = r.capabilities(found)
 	return r, nil
+}
+
+// keys returns the keys of the lock of that name.
+func (r *Backend) keys(name string) protocol.Keys {
+	return keysOf(protocol.LockKey(r.opt.prefix, name))
+}
+
+// keysOf returns the keys of the lock whose own key is lock. Each lock has its own fence counter.
+func keysOf(lock string) protocol.Keys {
+	return protocol.Keys{Lock: lock, Queue: "{" + lock + "}:q", Fence: "{" + lock + "}:f"}
 }
 
 // names returns the keys of the scripts: those of the lock, and the node's marker.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // forget removes the attempt. A grant that is pushed later is released.
@@ -48,7 +49,7 @@ func (a *attempt) onLost() {
 func (a *attempt) assumeAnything() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.freeBy = quorumAbandon
+	a.freeBy = wire.Abandon
 	for _, v := range a.votes {
 		v.mayRemain, v.dirty = true, true
 	}
@@ -87,7 +88,7 @@ func (a *attempt) free(i int) (protocol.Reply, error) {
 		return protocol.Reply{Status: status}, nil
 	}
 	n := a.r.nodes[i]
-	r, err := n.call(a.freeBy, a.names, n.args(token, a.req.Owner, protocol.Tombstone(late), a.member)...)
+	r, err := n.call(a.freeBy, a.names, n.args(token, a.req.Owner, wire.Tombstone(late), a.member)...)
 	if err != nil {
 		return r, err
 	}

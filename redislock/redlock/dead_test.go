@@ -7,9 +7,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/redistest"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
+
+// member returns the member of the queue for an attempt of a process. Its metadata begins with the ticket.
+func member(p protocol.Process, req backend.Request) string {
+	return fmt.Sprintf("%s %d %s", p.OwnerAddress(req.Owner), protocol.Millis(req.TTL), req.Metadata)
+}
 
 // The waiters of processes that are subscribed and claim no grant delay the next waiter by a
 // provisional TTL for each process, and not until it asks by itself, after 15 s.
@@ -19,13 +26,13 @@ func TestRedlockDeadWaiters(t *testing.T) {
 	r := newRedlock(t, cs)
 	g := redistest.Take(t, r, redlockRequest("k", 1))
 	for i := range 3 {
-		p := protocol.Process{Address: fmt.Sprintf("p%016x", i+1), Prefix: r.opt.prefix, OwnCounters: true}
+		p := protocol.Process{Address: fmt.Sprintf("p%016x", i+1), Prefix: r.opt.prefix}
 		for j := range 2 {
 			req := redlockRequest("k", 10*i+j+2)
 			req.TTL = time.Second
 			req.Metadata = fmt.Sprintf("%d me", i+1) // with the ticket
 			for _, c := range cs {
-				must(t, c.ZAdd(t.Context(), p.Keys("k").Queue, redis.Z{Score: float64(10*i + j), Member: p.Member(req)}).Err())
+				must(t, c.ZAdd(t.Context(), p.Keys("k").Queue, redis.Z{Score: float64(10*i + j), Member: member(p, req)}).Err())
 			}
 		}
 		for _, c := range cs {
@@ -50,13 +57,13 @@ func TestRedlockDeadWaiters(t *testing.T) {
 func TestRedlockDeadWaitersWithoutVote(t *testing.T) {
 	cs := masters(t, 3)
 	r := newRedlock(t, cs)
-	k, req, n := r.proc.Keys("k"), redlockRequest("k", 1), r.nodes[0]
-	dead := protocol.Process{Address: fmt.Sprintf("p%016x", 1), Prefix: r.opt.prefix, OwnCounters: true}
+	k, req, n := r.keys("k"), redlockRequest("k", 1), r.nodes[0]
+	dead := protocol.Process{Address: fmt.Sprintf("p%016x", 1), Prefix: r.opt.prefix}
 	req.Metadata = "1 me" // with the ticket
-	must(t, cs[0].ZAdd(t.Context(), k.Queue, redis.Z{Score: -100, Member: dead.Address}, redis.Z{Score: 1, Member: dead.Member(req)}).Err())
+	must(t, cs[0].ZAdd(t.Context(), k.Queue, redis.Z{Score: -100, Member: dead.Address}, redis.Z{Score: 1, Member: member(dead, req)}).Err())
 	names := r.names(k, "")
 	must(t, cs[0].Del(t.Context(), names[len(names)-1]).Err()) // the marker: its vote is gone
-	if _, err := n.call(quorumAdvance, names, n.args(0, "")...); err != nil {
+	if _, err := n.call(wire.Advance, names, n.args(0, "")...); err != nil {
 		t.Fatal(err)
 	}
 	if left := cs[0].ZCard(t.Context(), k.Queue).Val(); left != 2 {

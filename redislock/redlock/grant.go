@@ -10,6 +10,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 var _ backend.Keeper = (*grant)(nil)
@@ -56,7 +57,7 @@ func (g *grant) renew(ctx context.Context, ttl time.Duration, exactly string) er
 		if r.opt.retention > 0 {
 			args = append(args, protocol.Millis(r.opt.retention))
 		}
-		re, err := n.call(protocol.Renew, a.names[:3], args...)
+		re, err := n.call(wire.Renew, a.names[:3], args...)
 		if err == nil {
 			a.renewed(i, token, re, ttl)
 		}

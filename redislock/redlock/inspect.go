@@ -9,15 +9,16 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // Inspect returns the holder and the waiters of a key, as a majority knows them.
 func (r *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
-	k := r.proc.Keys(key)
+	k := r.keys(key)
 	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
-		re, err := n.call(protocol.Inspect, k.Script(), n.r.proc.ChannelPrefix(), "")
+		re, err := n.call(wire.Inspect, k.Script(), n.r.proc.ChannelPrefix(), "")
 		if err == nil {
-			err = re.CheckType(k)
+			err = wire.CheckType(re, k)
 		}
 		return re, err
 	})
@@ -35,7 +36,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 func (o outcome) infos(key string) (all []backend.Info) {
 	for i, err := range o.errs {
 		if err == nil {
-			all = append(all, o.replies[i].Info(key))
+			all = append(all, wire.Info(o.replies[i], key))
 		}
 	}
 	return all
@@ -59,7 +60,7 @@ func (r *Backend) merge(key string, infos []backend.Info) backend.Info {
 			}
 		}
 		for _, w := range i.Waiters {
-			ticket, metadata := protocol.CutNumber(w.Metadata)
+			ticket, metadata := wire.CutTicket(w.Metadata)
 			w.Metadata = metadata
 			places[w.Owner] = place{ticket, w}
 		}
@@ -94,13 +95,13 @@ func (r *Backend) mergeHolder(hs []backend.Holder) *backend.Holder {
 // Break implements backend.Breaker: it removes the votes of owner, or all of them, at all
 // nodes.
 func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
-	k := r.proc.Keys(key)
+	k := r.keys(key)
 	names := r.names(k, "")
 	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
-		re, err := n.call(quorumBreak, names, n.args(0, owner)...)
+		re, err := n.call(wire.Break, names, n.args(0, owner)...)
 		if err == nil {
 			n.follow(k, re.Num(3))
-			err = re.CheckType(k)
+			err = wire.CheckType(re, k)
 		}
 		return re, err
 	})
@@ -119,7 +120,7 @@ func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 
 // inspection returns the call of INSPECT for a lock.
 func (r *Backend) inspection(name string) server.Call {
-	return server.Call{Keys: r.proc.Keys(name).Script(), Args: []any{r.proc.ChannelPrefix(), ""}}
+	return server.Call{Keys: r.keys(name).Script(), Args: []any{r.proc.ChannelPrefix(), ""}}
 }
 
 // List lists the held keys, as a majority knows them. A node that hangs delays it by the read
@@ -130,7 +131,7 @@ func (r *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	var all sync.WaitGroup
 	for i, n := range r.nodes {
 		all.Go(func() {
-			errs[i] = n.srv.List(ctx, r.proc, protocol.Inspect, r.inspection, protocol.Reply.Info, func(in backend.Info) bool {
+			errs[i] = n.srv.List(ctx, r.proc, wire.Inspect, r.inspection, wire.Info, func(in backend.Info) bool {
 				lists[i] = append(lists[i], in)
 				return true
 			})

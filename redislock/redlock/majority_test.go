@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // One vote less than a majority is not enough, with an odd and an even number of nodes.
@@ -16,14 +16,14 @@ func TestRedlockNeedsAMajority(t *testing.T) {
 	for _, n := range []int{3, 4} {
 		req := redlockRequest("k", n)
 		req.TTL = time.Minute
-		a := newRedlock(t, cs[:n]).newAttempt(req, protocol.NoQueue)
+		a := newRedlock(t, cs[:n]).newAttempt(req, noQueue)
 		for i := range n / 2 {
-			a.asks(i, protocol.NoQueue)
+			a.asks(i, noQueue)
 		}
 		if g, _ := a.tryGrant(); g != nil {
 			t.Errorf("granted by %d of %d nodes", n/2, n)
 		}
-		a.asks(n/2, protocol.NoQueue)
+		a.asks(n/2, noQueue)
 		var g *grant
 		eventually(t, "a grant by a majority", func() bool { g, _ = a.tryGrant(); return g != nil })
 		must(t, g.Release(t.Context()))
@@ -34,9 +34,9 @@ func TestRedlockNeedsAMajority(t *testing.T) {
 func TestRedlockSlowGrant(t *testing.T) {
 	req := redlockRequest("k", 1)
 	req.TTL = time.Minute
-	a := newRedlock(t, masters(t, 3)).newAttempt(req, protocol.NoQueue)
+	a := newRedlock(t, masters(t, 3)).newAttempt(req, noQueue)
 	for i := range a.votes {
-		a.asks(i, protocol.NoQueue)
+		a.asks(i, noQueue)
 	}
 	ends := func(left time.Duration) {
 		a.mu.Lock()
@@ -73,9 +73,9 @@ func TestRedlockTriesAgain(t *testing.T) {
 			}
 			req := redlockRequest("k", n+1)
 			req.TTL = 4 * time.Minute // nothing runs out here, and no node is too slow
-			ps[0].Next(quorumAcquire, c.first)
+			ps[0].Next(wire.Acquire, c.first)
 			var asked atomic.Int32
-			ps[1].Set(onScript(quorumAcquire, func() action {
+			ps[1].Set(onScript(wire.Acquire, func() action {
 				if asked.Add(1); c.first == drop && asked.Load() > 1 {
 					return never
 				}
@@ -104,14 +104,14 @@ func TestRedlockRefusedUndoes(t *testing.T) {
 			r, ps := behindProxies(t, cs, nil)
 			req := redlockRequest("k", 1)
 			req.TTL = 4 * time.Minute // nothing runs out here
-			a := r.newAttempt(req, protocol.NoQueue)
+			a := r.newAttempt(req, noQueue)
 			for i := 1; i <= 2; i++ {
 				must(t, cs[i].Set(t.Context(), "lock:k", "another", 0).Err())
-				a.asks(i, protocol.NoQueue)
+				a.asks(i, noQueue)
 			}
 			_, counted := a.tryGrant()
-			ps[0].Next(quorumAcquire, answer)
-			a.asks(0, protocol.NoQueue)
+			ps[0].Next(wire.Acquire, answer)
+			a.asks(0, noQueue)
 			if cs[0].Exists(t.Context(), "lock:k").Val() != 1 {
 				t.Fatal("the free node's vote is missing")
 			}
@@ -148,10 +148,10 @@ func TestRedlockAbandonsWhatItDoesNotKnow(t *testing.T) {
 	cs := masters(t, 3)
 	req := redlockRequest("k", 1)
 	req.TTL = 4 * time.Minute // nothing runs out here
-	a := newRedlock(t, cs).newAttempt(req, protocol.NoQueue)
+	a := newRedlock(t, cs).newAttempt(req, noQueue)
 	r, ps := behindProxies(t, cs, nil)
 	for i := range cs {
-		a.asks(i, protocol.NoQueue)
+		a.asks(i, noQueue)
 	}
 	ps[0].Set(func([]byte) action { return never })
 	ps[0].Cut()

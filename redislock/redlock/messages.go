@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // handleMessage handles a message to this process. It does not block.
 func (r *Backend) handleMessage(n *node, payload string) {
-	m, ok := protocol.ParseMessage(payload)
+	m, ok := wire.ParseMessage(payload)
 	r.mu.Lock()
 	a := r.attempts[m.Owner]
 	r.mu.Unlock()
@@ -20,7 +20,7 @@ func (r *Backend) handleMessage(n *node, payload string) {
 		return
 	}
 	switch m.Kind {
-	case protocol.Granted:
+	case wire.Granted:
 		switch {
 		case a != nil && a.pushed(i, m.Grant.Token, m.Grant.Expiry, m.Grant.TTL):
 		case a != nil:
@@ -28,16 +28,16 @@ func (r *Backend) handleMessage(n *node, payload string) {
 		default:
 			// The attempt has ended. If the release fails, the short provisional TTL ends the grant.
 			n.send(func() {
-				k := r.proc.KeysOf(m.Grant.Key)
-				re, _ := n.call(quorumRelease, r.names(k, m.Owner), n.args(0, m.Owner, "0", "")...)
+				k := keysOf(m.Grant.Key)
+				re, _ := n.call(wire.Release, r.names(k, m.Owner), n.args(0, m.Owner, "0", "")...)
 				n.follow(k, re.Num(0))
 			})
 		}
-	case protocol.LeaseChanged:
+	case wire.LeaseChanged:
 		if a != nil {
 			a.leaseChanged(i, m.Left)
 		}
-	case protocol.Revoked:
+	case wire.Revoked:
 		if a == nil || !a.broken(i) {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // node is one of the independent masters.
@@ -23,6 +24,7 @@ type node struct {
 
 	mu         sync.Mutex
 	quarantine quarantine
+	followed   map[string]time.Time // by key of the lock: when look looks at it
 	// failing is the error of the last request, nil if it succeeded. While it is set, at
 	// most maxProbes requests are in flight, so that they do not pile up at a node that
 	// hangs.
@@ -57,7 +59,7 @@ func (q quarantine) passed() time.Duration {
 }
 
 func (r *Backend) newNode(i int, client *redis.Client) *node {
-	return &node{r: r, i: i, srv: server.New(client), name: client.Options().Addr}
+	return &node{r: r, i: i, srv: server.New(client), name: client.Options().Addr, followed: map[string]time.Time{}}
 }
 
 // args returns the arguments of a quorum script: its own between the common ones.
@@ -90,18 +92,12 @@ func (n *node) call(s *protocol.Script, keys []string, args ...any) (protocol.Re
 	return r, err
 }
 
-// follow looks at a lock again when the provisional grant ends that a request of this process
-// made at the node. left is its length in ms, 0 if there is none.
-func (n *node) follow(k protocol.Keys, left int64) {
-	n.srv.Follow(k, left, quorumAdvance, n.r.names(k, ""), func() []any { return n.args(0, "") })
-}
-
 // voteless returns the reason why a node did not vote, if it has one.
 func (n *node) voteless(r protocol.Reply) error {
 	switch r.Status {
-	case quarantined:
+	case wire.Quarantined:
 		return fmt.Errorf("%w: it votes again in %v", errQuarantined, protocol.OfMillis(r.Num(0)).Round(time.Millisecond))
-	case otherSet:
+	case wire.OtherSet:
 		return errOtherSet
 	}
 	return nil
@@ -154,7 +150,7 @@ func (n *node) answered(r protocol.Reply, err error, sent time.Time, probe bool)
 	if errors.Is(err, backend.ErrClosed) || sent.Before(n.judged) {
 		return
 	}
-	if err == nil && r.Status == quarantined {
+	if err == nil && r.Status == wire.Quarantined {
 		q := quarantine{r.Num(1), n.r.quarantineTime() - protocol.OfMillis(r.Num(0)), received}
 		if known := n.quarantine; q.id != known.id || q.served > known.passed() {
 			n.quarantine = q
@@ -192,7 +188,7 @@ func (n *node) reportStatus() {
 // leases there.
 func (n *node) suspect() {
 	n.send(func() {
-		if _, err := n.call(quorumFound, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "1")...); err != nil {
+		if _, err := n.call(wire.Found, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "1")...); err != nil {
 			n.r.clocks.retry(n.i)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/redisurl"
 	"github.com/interlock-go/lock/redislock/internal/server"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 func init() { backend.Register("redlock", Open) }
@@ -157,11 +158,11 @@ func (r *Backend) probe(ctx context.Context) ([]probeResult, error) {
 func (n *node) probe(ctx context.Context, i int) probeResult {
 	g := probeResult{i: i}
 	begun := time.Now()
-	if g.found, g.err = n.srv.Probe(ctx, quorumScripts, n.r.opt.allowEviction); g.err != nil {
+	if g.found, g.err = n.srv.Probe(ctx, wire.Scripts(), n.r.opt.allowEviction); g.err != nil {
 		n.answered(protocol.Reply{}, g.err, begun, false)
 		return g
 	}
-	r, err := n.call(quorumFound, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "0")...)
+	r, err := n.call(wire.Found, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "0")...)
 	g.marked, g.us, g.run, g.err = r.Status == protocol.Yes, r.US, r.Str(0), err
 	if g.marked && r.Str(1) != n.r.opt.set {
 		g.err = errOtherSet
@@ -171,7 +172,7 @@ func (n *node) probe(ctx context.Context, i int) probeResult {
 	best := time.Duration(math.MaxInt64)
 	for all, idle := 0, 0; all < mostClockSamples && idle < clockSamples && g.err == nil; all++ {
 		sent := time.Now()
-		_, g.err = n.call(quorumFound, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "0")...)
+		_, g.err = n.call(wire.Found, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "0")...)
 		if rtt := time.Since(sent); rtt < best-best/5 {
 			best, idle = rtt, 0
 		} else {
@@ -188,7 +189,7 @@ const clockSamples, mostClockSamples = 4, 20
 func (r *Backend) mark(ctx context.Context, seen []probeResult) error {
 	const fresh = 2 * time.Second
 	_, err := r.all(ctx, noTTL, allNodes, func(i int, n *node) (protocol.Reply, error) {
-		return n.call(quorumFound, r.names(protocol.Keys{}, ""), n.args(0, "", seen[i].us+fresh.Microseconds(), "0")...)
+		return n.call(wire.Found, r.names(protocol.Keys{}, ""), n.args(0, "", seen[i].us+fresh.Microseconds(), "0")...)
 	})
 	return err
 }

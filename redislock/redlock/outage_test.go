@@ -11,6 +11,7 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // status records the reports of a backend with one node, whose answers the test makes.
@@ -98,11 +99,11 @@ func TestRedlockPauseOfTheFirstRound(t *testing.T) {
 	r, ps := slowly(t, cs, WithNodeTimeout(10*time.Second)) // 30 s for a quorum
 	req := redlockRequest("k", 1)
 	req.TTL = time.Minute
-	a := r.newAttempt(req, protocol.JoinQueue)
+	a := r.newAttempt(req, joinQueue)
 	w := &waiting{attempt: a, timer: time.NewTimer(time.Hour)}
 	asked, deliver := make(chan bool, len(ps)), make(chan struct{})
 	for _, p := range ps {
-		p.Set(onScript(quorumAcquire, func() action {
+		p.Set(onScript(wire.Acquire, func() action {
 			asked <- true
 			<-deliver
 			return pass

@@ -17,6 +17,7 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 func TestRedlockRefusesAtOpening(t *testing.T) {
@@ -80,7 +81,7 @@ func TestRedlockTimeoutOfANode(t *testing.T) {
 	hang := make(chan struct{})
 	t.Cleanup(sync.OnceFunc(func() { close(hang) }))
 	for _, p := range ps[:2] {
-		p.Set(onScript(quorumAcquire, func() action { <-hang; return never }))
+		p.Set(onScript(wire.Acquire, func() action { <-hang; return never }))
 	}
 	_, err := r.TryAcquire(t.Context(), redlockRequest("k", 1))
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 3 nodes voted, want 2: node "+r.nodes[0].name+": no answer in time; node ") {
@@ -146,14 +147,14 @@ func TestRedlockSplitVotesConverge(t *testing.T) {
 		// the votes of three processes that asked at the same time
 		var attempts []*attempt
 		for i, r := range rs {
-			attempts = append(attempts, r.newAttempt(redlockRequest(key, 100*round+i+1), protocol.JoinQueue))
+			attempts = append(attempts, r.newAttempt(redlockRequest(key, 100*round+i+1), joinQueue))
 		}
 
 		for node, who := range []int{0, 0, 1, 1, 2} {
 			a := attempts[who]
 			a.mu.Lock()
 			a.roundStart = time.Now()
-			a.askNode(node, protocol.JoinQueue, uint64(a.ticket))
+			a.askNode(node, joinQueue, uint64(a.ticket))
 			answered := a.votes[node].answered
 			a.mu.Unlock()
 			<-answered

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // slowly opens a backend behind proxies, with clients that have long read timeouts.
@@ -70,7 +70,7 @@ func staleRefusals(t *testing.T, hang int) {
 	t.Cleanup(end)
 	var asked atomic.Int64
 	for i, p := range ps {
-		p.Set(onScript(quorumAcquire, func() action {
+		p.Set(onScript(wire.Acquire, func() action {
 			if i < hang {
 				<-deliver
 			} else {
@@ -120,7 +120,7 @@ func TestRedlockTryAfterASplit(t *testing.T) {
 	req := redlockRequest("k", 1)
 	for i, c := range cs[:2] {
 		must(t, c.Set(t.Context(), "lock:k", []string{"one", "another"}[i], 0).Err())
-		ps[i].Set(onScript(quorumAcquire, func() action {
+		ps[i].Set(onScript(wire.Acquire, func() action {
 			ps[i].Set(nil)
 			for { // the free node's vote comes first
 				if s, _ := attemptOf(r, req.Owner).votesFor(2); s == mine || t.Context().Err() != nil {
@@ -131,8 +131,8 @@ func TestRedlockTryAfterASplit(t *testing.T) {
 		}))
 	}
 	var asked atomic.Int64
-	ask := onScript(quorumAcquire, func() action { asked.Add(1); return pass })
-	free := onScript(quorumRelease, func() action {
+	ask := onScript(wire.Acquire, func() action { asked.Add(1); return pass })
+	free := onScript(wire.Release, func() action {
 		for _, c := range cs[:2] {
 			c.Del(context.Background(), "lock:k")
 		}
@@ -158,7 +158,7 @@ func TestRedlockRenewalWithoutMajority(t *testing.T) {
 	g, err := r.TryAcquire(t.Context(), req)
 	must(t, err)
 	for _, p := range ps[:2] {
-		p.Set(onScript(protocol.Renew, func() action { return drop }))
+		p.Set(onScript(wire.Renew, func() action { return drop }))
 	}
 	if err := g.Renew(context.Background(), time.Minute); !errors.Is(err, backend.ErrUncertain) {
 		t.Errorf("no answers: %v", err)

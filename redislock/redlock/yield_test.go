@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 // behindProxies is a Redlock of its own behind a proxy before each master, of which
@@ -58,14 +58,14 @@ func heldYield(t *testing.T) ([]redis.UniversalClient, []*proxy, *attempt, func(
 	r2, ps := behindProxies(t, cs, nil)
 	earlier, later := redlockRequest("k", 1), redlockRequest("k", 2)
 	earlier.TTL, later.TTL = time.Minute, time.Minute // nothing runs out here
-	a := first.newAttempt(earlier, protocol.JoinQueue)
-	c := r2.newAttempt(later, protocol.JoinQueue)
+	a := first.newAttempt(earlier, joinQueue)
+	c := r2.newAttempt(later, joinQueue)
 	if c.ticket <= a.ticket { // two clocks are compared
 		c.ticket = a.ticket + 1
 	}
 	eventually(t, "the earlier one listens", first.nodes[0].subscribed)
-	c.asks(0, protocol.NoQueue)
-	a.asks(0, protocol.JoinQueue)
+	c.asks(0, noQueue)
+	a.asks(0, joinQueue)
 	if s, _ := c.votesFor(0); s != mine {
 		t.Fatalf("the free node's vote: %d", s)
 	}
@@ -76,7 +76,7 @@ func heldYield(t *testing.T) ([]redis.UniversalClient, []*proxy, *attempt, func(
 	end := sync.OnceFunc(func() { close(cut) })
 	t.Cleanup(end)
 	ps[0].Set(func(b []byte) action {
-		if !bytes.Contains(b, []byte(quorumYield.SHA)) {
+		if !bytes.Contains(b, []byte(wire.Yield.SHA)) {
 			return pass
 		}
 		kept <- bytes.Clone(b)
@@ -86,7 +86,7 @@ func heldYield(t *testing.T) ([]redis.UniversalClient, []*proxy, *attempt, func(
 	})
 	c.yield()
 	request := <-kept
-	c.asks(1, protocol.NoQueue)
+	c.asks(1, noQueue)
 	if g, _ := c.tryGrant(); g != nil {
 		t.Fatal("a majority with a vote that is being given away")
 	}
@@ -121,7 +121,7 @@ func holderAt(t *testing.T, c redis.UniversalClient) string {
 // of the majority by now. With its vote another could hold the lock too.
 func TestRedlockLateYield(t *testing.T) {
 	cs, _, c, deliver := heldYield(t)
-	c.asks(0, protocol.NoQueue)
+	c.asks(0, noQueue)
 	eventually(t, "a majority", func() bool { g, _ := c.tryGrant(); return g != nil })
 	deliver()
 	if got := holderAt(t, cs[0]); got != c.req.Owner {
@@ -133,7 +133,7 @@ func TestRedlockLateYield(t *testing.T) {
 // on that node only when it has made a new grant of the one that is yielded.
 func TestRedlockLateYieldAndRenewal(t *testing.T) {
 	cs, ps, c, deliver := heldYield(t)
-	c.asks(2, protocol.NoQueue)
+	c.asks(2, noQueue)
 	var g *grant
 	eventually(t, "a majority", func() bool { g, _ = c.tryGrant(); return g != nil })
 	refuse := func() {

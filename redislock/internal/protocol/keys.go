@@ -1,5 +1,5 @@
 // Package protocol defines what the drivers redislock and redlock store on a Redis
-// server and exchange with it: keys, owner addresses, scripts, replies and messages.
+// server and exchange with it alike: keys, owner addresses, scripts and replies.
 package protocol
 
 import (
@@ -28,18 +28,17 @@ func (k Keys) Script() []string { return []string{k.Lock, k.Queue, k.Fence} }
 // its other keys. Another one may use them too, but is not executed in a slot that migrates.
 func (k Keys) Holders() []string { return []string{"{" + k.Lock + "}:h", "{" + k.Lock + "}:e"} }
 
-// KeysOf returns the keys of the lock whose own key is lock.
-func (p Process) KeysOf(lock string) Keys {
+// Keys returns the keys of the lock of that name.
+func (p Process) Keys(name string) Keys {
+	lock := LockKey(p.Prefix, name)
 	return Keys{Lock: lock, Queue: "{" + lock + "}:q", Fence: p.fence(lock)}
 }
 
 // fence returns the key of the fence counter of a lock. The locks of a prefix share one, which
 // never expires, so that a name leaves nothing and tokens rise after it was removed. In a
-// cluster the locks of a slot share one. In Redlock each lock has its own.
+// cluster the locks of a slot share one.
 func (p Process) fence(lock string) string {
 	switch {
-	case p.OwnCounters:
-		return "{" + lock + "}:f"
 	case strings.HasPrefix(p.Address, ShardedAddress):
 		return "{" + slotTag(p.Prefix, slotOf(lock)) + "}:t"
 	case p.Prefix == "":

@@ -3,7 +3,6 @@ package protocol
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -116,15 +115,14 @@ func FuzzGlob(f *testing.F) {
 
 func TestOwnerAddress(t *testing.T) {
 	p := Process{Address: "p0123456789abcdef"}
-	r := backend.Request{Key: "k", Owner: strings.Repeat("0a", 16), TTL: time.Second}
+	id := strings.Repeat("0a", 16)
 	for _, meta := range []string{"", "x", "two words", "ünïcode 100%"} {
-		r.Metadata = meta
-		owner, rest, ok := ParseOwner(p.Member(r))
-		if _, got, _ := strings.Cut(rest, " "); !ok || owner != r.Owner || got != meta {
+		owner, rest, ok := ParseOwner(p.OwnerAddress(id) + " " + meta)
+		if !ok || owner != id || rest != meta {
 			t.Errorf("%q: %q %q %v", meta, owner, rest, ok)
 		}
 	}
-	for _, v := range []string{"", "x", strings.Repeat("a", 32), r.Owner + "@p0123456789abcde", r.Owner + "@p0123456789abcdefg", r.Owner + "@x0123456789abcdef", strings.Repeat("g", 32) + "@p0123456789abcdef"} {
+	for _, v := range []string{"", "x", strings.Repeat("a", 32), id + "@p0123456789abcde", id + "@p0123456789abcdefg", id + "@x0123456789abcdef", strings.Repeat("g", 32) + "@p0123456789abcdef"} {
 		if _, _, ok := ParseOwner(v); ok {
 			t.Errorf("%q is not ours", v)
 		}

@@ -3,17 +3,11 @@ package protocol
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
-
-	"github.com/interlock-go/lock/backend"
 )
 
 // Process identifies this process to others: by the prefix of its keys and a random
 // process address.
-type Process struct {
-	Prefix, Address string
-	OwnCounters     bool // each lock has its own fence counter (Redlock)
-}
+type Process struct{ Prefix, Address string }
 
 // The first byte of a process address says how a script publishes to the process.
 const (
@@ -28,9 +22,6 @@ func NewProcess(prefix, kind string) Process {
 	return Process{Prefix: prefix, Address: kind + hex.EncodeToString(id[:])}
 }
 
-// Keys returns the keys of the lock of that name.
-func (p Process) Keys(name string) Keys { return p.KeysOf(LockKey(p.Prefix, name)) }
-
 // ChannelPrefix returns the prefix of the channels of all processes.
 func (p Process) ChannelPrefix() string {
 	if p.Prefix == "" {
@@ -44,18 +35,6 @@ func (p Process) Channel() string { return p.ChannelPrefix() + p.Address }
 
 // OwnerAddress returns the owner address of an attempt of this process.
 func (p Process) OwnerAddress(owner string) string { return owner + "@" + p.Address }
-
-// Member returns the member of the queue for an attempt.
-func (p Process) Member(req backend.Request) string {
-	m := fmt.Sprintf("%s %d", p.OwnerAddress(req.Owner), Millis(req.TTL))
-	if !req.Share.Exclusive() {
-		m += ":" + FormatShare(req.Share)
-	}
-	if req.Metadata != "" {
-		m += " " + req.Metadata
-	}
-	return m
-}
 
 const ownerAddressLen = 32 + 1 + 17
 

@@ -3,9 +3,9 @@
 -- ARGV: 1 prefix of the channel of a process, 2 the attempt, then the arguments of the script
 --
 -- An owner address is <owner id>@<process address>: 32 hex digits; 'p' or 's' and 16 hex digits.
--- The value of a lock is <owner address> <token>[ <metadata>]; Redlock has its ticket in place of the token.
--- A waiter is a member of the queue, <owner address> <ttl in ms>[ <metadata>], with the time of its arrival
--- as its score. A release writes the next value from it. Shares of a lock: see share.lua.
+-- The value of a lock is <owner address> <ticket>[ <metadata>]. A waiter is a member of the queue,
+-- <owner address> <ttl in ms> <ticket>[ <metadata>], with its ticket as its score. A release writes the next
+-- value from it.
 --
 -- A process address is a member of the queue with a negative score from a grant that was pushed to the
 -- process until a request of the process about this lock: from -1 on while the grant may be claimed (-n
@@ -27,9 +27,6 @@ local function parse_owner(s)
   if owner and #owner == 32 and #addr == 17 and (#s == 50 or string.sub(s, 51, 51) == ' ') then return owner, addr end
 end
 
--- parse_member returns the ttl of a waiter, its share ('' is the whole key), and its metadata.
-local function parse_member(member) return string.match(string.sub(member, 51), '^ (%d+)(:?[%d/]*) ?(.*)$') end
-
 -- read is redis.call. For a key of another type it returns nil and the error.
 local function read(...)
   local r = redis.pcall(...)
@@ -45,31 +42,13 @@ local function waiters(n) return read('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LI
 -- showed_life records that a request of process addr has arrived: its grant is claimed, and it is not suspect.
 local function showed_life(addr) read('ZREM', KEYS[2], addr) end
 
--- channel_of returns the commands that count the subscribers of process addr and publish to
--- it, and the channel. A cluster process ('s') has a sharded channel in the slot of the key.
-local function channel_of(addr)
-  if string.sub(addr, 1, 1) == 's' then return 'SHARDNUMSUB', 'SPUBLISH', '{' .. KEYS[1] .. '}:@' .. addr end
-  return 'NUMSUB', 'PUBLISH', ARGV[1] .. addr
-end
-
 -- subscribed reports whether process addr is subscribed on this server.
-local function subscribed(addr)
-  local count, _, channel = channel_of(addr)
-  return redis.call('PUBSUB', count, channel)[2] > 0
-end
+local function subscribed(addr) return redis.call('PUBSUB', 'NUMSUB', ARGV[1] .. addr)[2] > 0 end
 
-local function publish(addr, msg)
-  local _, command, channel = channel_of(addr)
-  redis.call(command, channel, msg)
-end
+local function publish(addr, msg) redis.call('PUBLISH', ARGV[1] .. addr, msg) end
 
--- self and self_addr are the attempt that sent an ACQUIRE, and its process, which is alive. wanted is its
--- member of the queue if it asks for a share.
-local self, self_addr, wanted
-
--- Set by share.lua: whether shares hold the lock, what scripts do with shares, and the first waiter if it was read,
--- false if there is none.
-local shared, shares, head
+-- self and self_addr are the attempt that sent an ACQUIRE, and its process, which is alive.
+local self, self_addr
 
 -- reachable reports whether a waiter of process addr may be granted the key. If not, it
 -- publishes 'x' (resubscribe) to it once: a subscriber on a replica receives it too.
@@ -92,9 +71,7 @@ end
 -- it. It returns nil if there is none. It returns AGAIN after it removed CHUNK waiters, because
 -- a script stops the server for as long as it runs.
 local function first_waiter()
-  local first, dead = head, {}
-  if first == nil then first = waiters(1)[1] end
-  head = nil
+  local first, dead = waiters(1)[1], {}
   if not first or grantable(first) then return first end
   first = nil
   for _, member in ipairs(waiters(CHUNK)) do
@@ -144,18 +121,11 @@ local function last_token()
   return n < 9007199254740991 and n or 0
 end
 
--- next_token raises the fence counter, which the locks of a prefix share. The clock is its
--- lower bound, so that tokens also rise when the counter is lost.
-local function next_token()
-  local token = integer(math.max(last_token() + 1, us))
-  redis.call('SET', KEYS[3], token)
-  return token
-end
+-- next_token raises the fence counter; see quorum.lua.
+local next_token
 
--- value_of returns the value of the lock for a holder with that address and metadata.
-local function value_of(address, token, meta)
-  return address .. ' ' .. token .. (meta ~= '' and ' ' .. meta or '')
-end
+-- value_of returns the value of the lock for a holder with that address, and with that ticket and metadata.
+local function value_of(address, meta) return address .. ' ' .. meta end
 
 -- extend never shortens: a late request must not cut a longer lease. It always writes,
 -- so that a WAIT after it waits for the current state of the key.
@@ -173,11 +143,10 @@ local function tombstone(ms)
   redis.call('SET', KEYS[4], '1', 'PX', ms)
 end
 
--- grant_next grants the key to the first waiter, or to the shares that fit. It returns the owner id, the new value of
+-- grant_next grants the key to the first waiter. It returns the owner id, the new value of
 -- the key and the length of the provisional grant. If self is first, grant_next removes it from the
 -- queue and returns it without the key. If there is no waiter, it returns nil and does not
--- delete the key of a holder that releases. It may return AGAIN. expired: no holder frees the key. unclaimed is
--- the number of grants before that were not claimed, as far as the queue does not show it.
+-- delete the key of a holder that releases. It may return AGAIN. expired: no holder frees the key.
 --
 -- A provisional grant is shorter after each one before it that was not claimed, so that any
 -- number of stopped processes delays the next waiter by a bounded time.
@@ -185,8 +154,8 @@ end
 -- ZREM comes first because it is allowed when memory is exhausted. The key is written,
 -- with an expiry, before its holder is notified: if the script fails in between, a short
 -- lease remains. In the other order a waiter would trust a grant that does not exist.
-local function grant_next(expired, unclaimed)
-  unclaimed = unclaimed or 0
+local function grant_next(expired)
+  local unclaimed = 0
   if expired then
     local pushed = read('ZRANGEBYSCORE', KEYS[2], integer(SUSPECT / 2), '-1', 'WITHSCORES') or {}
     for i = 1, #pushed, 2 do
@@ -197,17 +166,13 @@ local function grant_next(expired, unclaimed)
   end
   local member = first_waiter()
   if not member or member == AGAIN then return member end
-  local ttl, share, meta = parse_member(member)
-  if share ~= '' then
-    if not shares then return AGAIN end -- the share was behind dead waiters
-    return shares.admit(unclaimed)
-  end
+  local ttl, meta = string.match(string.sub(member, 51), '^ (%d+) ?(.*)$')
   redis.call('ZREM', KEYS[2], member)
   local owner, addr = parse_owner(member)
   if owner == self then return owner end
   local ms = math.min(tonumber(ttl), math.max(PROVISIONAL_TTL / 4 ^ unclaimed, MIN_PROVISIONAL_TTL))
-  local token = next_token(tonumber(ttl)) -- Redlock needs the TTL
-  local granted = value_of(string.sub(member, 1, 50), token, meta)
+  local token = next_token(tonumber(ttl))
+  local granted = value_of(string.sub(member, 1, 50), meta)
   redis.call('SET', KEYS[1], granted, 'PX', integer(ms))
   redis.call('PEXPIREAT', KEYS[1], integer(math.ceil(us / 1000) + ms))
   redis.call('ZADD', KEYS[2], -1 - unclaimed, addr)
@@ -241,9 +206,5 @@ end
 local holder, holder_addr -- of this library, else nil
 if value then holder, holder_addr = parse_owner(value) end
 
--- holder_token returns the token of the holder, 0 for a foreign one.
-local function holder_token()
-  if not holder then return '0' end
-  if KEYS[3] == '{' .. KEYS[1] .. '}:f' then return integer(last_token()) end -- Redlock: a counter for each lock
-  return string.match(value, '^%S+ (%d+)') or '0'
-end
+-- holder_token returns the token of the holder, 0 for a foreign one. Each lock has its own counter.
+local function holder_token() return holder and integer(last_token()) or '0' end

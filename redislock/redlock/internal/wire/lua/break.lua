@@ -4,7 +4,6 @@
 --    {0 the key was free, us}
 if other_type then return {-2, integer(us), other_type} end
 if not value then return {0, integer(us)} end
-if shared then return shares.end_of(ARGV[2]) end
 local left, token = integer(redis.call('PTTL', KEYS[1])), holder_token()
 if ARGV[2] ~= '' and ARGV[2] ~= (holder or value) then return {2, integer(us), left, token, value} end
 local ms = free(holder_addr)

@@ -22,7 +22,7 @@ if holder == owner then
   return {1, integer(us), integer(left), integer(last_token())}
 end
 local function take()
-  redis.call('SET', KEYS[1], value_of(ARGV[2], '', ARGV[5]), 'NX', 'PX', integer(ttl))
+  redis.call('SET', KEYS[1], value_of(ARGV[2], ARGV[5]), 'NX', 'PX', integer(ttl))
   showed_life(addr)
   notify_watcher(addr, ttl)
   return {1, integer(us), integer(ttl), integer(last_token()), entered}

@@ -62,9 +62,6 @@ next_token = function(ms)
   return integer(tok)
 end
 
--- The value has the ticket, which precedes the metadata of a member.
-value_of = function(address, _, meta) return address .. ' ' .. meta end
-
 -- A node without a vote does not hand over.
 local hand_over = grant_next
 grant_next = function(expired)

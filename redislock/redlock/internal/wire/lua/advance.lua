@@ -1,7 +1,6 @@
 -- ADVANCE: grants a lock whose lease has ended to the next waiter
--- -> {1, us, what is left of a provisional grant that is not claimed, else 0; -1: ADVANCE again at once}
+-- -> {1, us, what is left of a provisional grant that is not claimed, else 0}
 if other_type then return {1, integer(us), '0'} end
-if shared then return shares.look() end
 if not value then
   local owner, _, ms = grant_next(true)
   if not owner and not waiters(1)[1] then read('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(0') end -- as in free

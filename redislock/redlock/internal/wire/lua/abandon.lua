@@ -1,5 +1,5 @@
 -- ABANDON: ARGV 2 owner id, 3 lifetime of the tombstone in ms or '0', 4 the attempt's member of the queue
--- -> {1 a grant was released, us, length of the next provisional grant} or {0, us}, with that length if shares hold the lock
+-- -> {1 a grant was released, us, length of the next provisional grant} or {0, us}
 tombstone(ARGV[3])
 local queued = waiters(1)[1]
 local removed = queued and redis.call('ZREM', KEYS[2], ARGV[4])
@@ -13,8 +13,6 @@ if holder == ARGV[2] then
   local ms = free(holder_addr)
   return ms and {1, integer(us), ms} or {AGAIN, integer(us)}
 end
-if removed == 1 and shares and string.find(ARGV[4], '^%S+ %d+:') then shares.forget() end
-if shared then return shares.leave(ARGV[2], removed == 1) end
 if removed == 1 then
   -- The watcher may have changed. Behind a foreign holder it polls at once.
   notify_watcher(holder_addr, holder and math.max(redis.call('PTTL', KEYS[1]), 0) or 0)
