@@ -18,35 +18,36 @@ const (
 	reloadInterval   = 100 * time.Millisecond // between reloads of the slot map
 )
 
-// around is server.Server.Around.
-func (b *service) around(ctx context.Context, send func() error) error {
-	err := b.retryRefused(ctx, send)
+// requestFailed is server.Server.Failed.
+func (b *service) requestFailed(ctx context.Context, err error, send func() error) error {
+	err = b.retryRefused(ctx, err, send)
 	b.failed(err)
 	return err
 }
 
 // retryRefused is retryMigrating. It also repeats send once if the server cannot write: it may have been demoted, and
 // a new connection may reach its successor.
-func (b *service) retryRefused(ctx context.Context, send func() error) error {
-	err := b.retryMigrating(ctx, send)
+func (b *service) retryRefused(ctx context.Context, err error, send func() error) error {
+	err = b.retryMigrating(ctx, err, send)
 	if server.CannotWrite(err) {
 		b.subs.doubt(err)
-		err = b.retryMigrating(ctx, send)
+		err = b.retryMigrating(ctx, send(), send)
 	}
 	return err
 }
 
-// retryMigrating repeats send while the server refuses it because the slot migrates and
+// retryMigrating repeats send, which failed with err, while the server refuses it because the slot migrates and
 // the keys of the request are not all on one server (TRYAGAIN): it was not executed.
-func (b *service) retryMigrating(ctx context.Context, send func() error) error {
+func (b *service) retryMigrating(ctx context.Context, err error, send func() error) error {
 	backoff := 5 * time.Millisecond
-	for end := time.Now().Add(migrationTimeout); ; backoff = min(2*backoff, 100*time.Millisecond) {
-		err := send()
-		if !redis.IsTryAgainError(err) || time.Now().After(end) || ctx.Err() != nil || b.srv.Life.Err() != nil {
-			return err
+	for end := time.Now().Add(migrationTimeout); redis.IsTryAgainError(err); backoff = min(2*backoff, 100*time.Millisecond) {
+		if time.Now().After(end) || ctx.Err() != nil || b.srv.Context().Err() != nil {
+			break
 		}
 		server.Sleep(ctx, backoff)
+		err = send()
 	}
+	return err
 }
 
 // failed handles the error of a request.
@@ -71,9 +72,9 @@ func (b *service) reloadAfter(err error) {
 	}
 	b.srv.Go(func() {
 		defer b.reloading.Store(false)
-		b.reload(b.srv.Life)
+		b.reload(b.srv.Context())
 		b.subs.followMasters()
-		server.Sleep(b.srv.Life, reloadInterval)
+		server.Sleep(b.srv.Context(), reloadInterval)
 	})
 }
 

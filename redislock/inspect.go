@@ -9,10 +9,10 @@ import (
 
 // Inspect returns the holder and the waiters of a key.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
-	k := b.svc.proc.Keys(key)
-	r, err := b.svc.srv.Eval(ctx, b.svc.scripts.inspect, keysOf(k, ""), b.svc.proc.ChannelPrefix())
+	keys := b.svc.keysOf(key, "")
+	r, err := b.svc.srv.Eval(ctx, b.svc.scripts.inspect, keys, b.svc.channelPrefix)
 	if err == nil && r.Status == wrongType {
-		err = wrongTypeError(r, k.Lock)
+		err = wrongTypeError(r, keys[0])
 	}
 	if err != nil {
 		return backend.Info{}, err
@@ -23,9 +23,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 // List lists the held locks of the prefix. With an empty prefix it omits those of foreign
 // clients.
 func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
-	p := b.svc.proc
 	call := func(name string) server.Call {
-		return server.Call{Keys: keysOf(p.Keys(name), ""), Args: []any{p.ChannelPrefix()}}
+		return server.Call{Keys: b.svc.keysOf(name, ""), Args: []any{b.svc.channelPrefix}}
 	}
-	return b.svc.srv.List(ctx, p, b.svc.scripts.inspect, call, info, yield)
+	return b.svc.srv.List(ctx, b.svc.proc, b.svc.scripts.inspect, call, info, yield)
 }

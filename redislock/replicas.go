@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
@@ -19,54 +20,61 @@ func (b *service) eval(ctx context.Context, s *protocol.Script, keys []string, a
 		r, err := b.srv.Eval(ctx, s, keys, args...)
 		return r, 0, err
 	}
-	var res evalResult
-	for again := true; again; again = res.reply.Status == protocol.Again {
-		v, err := b.evalWait(ctx, s, keys, args)
-		if err != nil {
-			return protocol.Reply{}, 0, err
-		}
-		res = v.(evalResult)
+	leave, err := b.srv.EnterPlace(ctx, s, keys[0])
+	if err != nil {
+		return protocol.Reply{}, 0, err
 	}
-	return res.reply, res.replicas, nil
+	res, err := call.Detached(ctx, b.srv.Life, func(within context.Context, sending *call.Sending) (evalResult, error) {
+		defer leave()
+		return b.evalWait(ctx, within, sending, s, keys, args)
+	})
+	return res.reply, res.replicas, err
 }
 
-func (b *service) evalWait(ctx context.Context, s *protocol.Script, keys []string, args []any) (any, error) {
-	return b.srv.Detached(ctx, b.srv.Places(ctx, s, keys[0]), func(sending *protocol.Sending) (any, error) {
-		var sent time.Time
-		var script, wait protocol.Once
-		at, err := b.node(ctx, keys[0])
-		send := func(bySource bool) error {
-			sent, script, wait = time.Now(), s.Command(ctx, sending, bySource, keys, args), b.waitCommand(ctx)
-			p := at.client.Pipeline()
-			if at.asking {
-				_ = p.Process(ctx, protocol.Once{Cmd: redis.NewCmd(ctx, "asking")}) // for the next command
-			}
-			_ = p.Process(ctx, script) // only queues
-			_ = p.Process(ctx, wait)
-			_, _ = p.Exec(ctx) // each command has its own error
-			return script.Err()
+// evalWait sends the requests with the context within, and repeats them until ctx ends.
+func (b *service) evalWait(ctx, within context.Context, sending *call.Sending, s *protocol.Script, keys []string, args []any) (evalResult, error) {
+	var sent time.Time
+	var script, wait protocol.Once
+	at, err := b.node(ctx, keys[0])
+	send := func(bySource bool) error {
+		sent, script, wait = time.Now(), s.Command(within, sending, bySource, keys, args), b.waitCommand(within)
+		p := at.client.Pipeline()
+		if at.asking {
+			_ = p.Process(within, protocol.Once{Cmd: redis.NewCmd(within, "asking")}) // for the next command
 		}
-		for redirects := 0; err == nil; redirects++ {
-			err = b.retryRefused(ctx, func() error { return server.SendScript(&s, &keys, send) })
-			next, ok := b.redirected(ctx, keys[0], err)
-			if !ok || redirects >= maxRedirects {
-				break
-			}
-			at, err = next, nil
+		_ = p.Process(within, script) // only queues
+		_ = p.Process(within, wait)
+		_, _ = p.Exec(within) // each command has its own error
+		return script.Err()
+	}
+	sendAny := func() error {
+		if err := send(false); err != nil {
+			return server.Resend(err, &s, &keys, send)
 		}
-		if err != nil {
-			b.failed(err)
-			return nil, server.Classify(err, sending)
+		return nil
+	}
+	for redirects := 0; err == nil; redirects++ {
+		if err = sendAny(); err != nil {
+			err = b.retryRefused(ctx, err, sendAny)
 		}
-		r, err := protocol.ParseReply(script.Val(), sent)
-		if err == nil {
-			err = wait.Err()
+		next, ok := b.redirected(ctx, keys[0], err)
+		if !ok || redirects >= maxRedirects {
+			break
 		}
-		if err != nil {
-			return nil, backend.Uncertain(server.Failure(err))
-		}
-		return evalResult{r, acknowledged(wait)}, nil
-	})
+		at, err = next, nil
+	}
+	if err != nil {
+		b.failed(err)
+		return evalResult{}, server.Classify(err, sending)
+	}
+	r, err := protocol.ParseReply(script.Val(), sent)
+	if err == nil {
+		err = wait.Err()
+	}
+	if err != nil {
+		return evalResult{}, backend.Uncertain(server.Failure(err))
+	}
+	return evalResult{r, acknowledged(wait)}, nil
 }
 
 // evalResult is the reply of a script, and how many replicas have its write.

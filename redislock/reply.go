@@ -15,6 +15,9 @@ import (
 
 // Statuses of replies.
 const (
+	// heldByShares is the reply to a renewal in a slot that migrates: it is sent again with the keys of shares.
+	heldByShares = -9
+
 	again      = -6 // the script is sent again, to remove more dead waiters
 	wrongType  = -2
 	wasRefused = -1
@@ -95,7 +98,7 @@ func info(r protocol.Reply, name string) backend.Info {
 // receive reports the events of a message to this process that arrived at listener l. It does not block.
 func (b *service) receive(l *listener, payload string) {
 	received := time.Now()
-	if b.srv.Life.Err() != nil {
+	if b.srv.Context().Err() != nil {
 		return
 	}
 	kind, rest, _ := strings.Cut(payload, " ")

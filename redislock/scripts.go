@@ -50,6 +50,7 @@ func newScripts(common string) *scripts {
 		inspect:  protocol.Source(luaClock, common, luaInspect),
 	}
 	s.acquire.Acquires = true
+	s.renew.FirstKey = s.renewKey
 	return s
 }
 

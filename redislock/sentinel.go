@@ -20,11 +20,11 @@ func (b *service) followSentinels(sentinels []*redis.Options, master string) {
 	for _, o := range sentinels {
 		b.srv.Go(func() {
 			known := ""
-			for backoff := 100 * time.Millisecond; b.srv.Life.Err() == nil; backoff = min(2*backoff, 30*time.Second) {
+			for backoff := 100 * time.Millisecond; b.srv.Context().Err() == nil; backoff = min(2*backoff, 30*time.Second) {
 				if b.followSentinel(redis.NewSentinelClient(o), master, &known) {
 					backoff = 100 * time.Millisecond
 				}
-				server.Sleep(b.srv.Life, backoff)
+				server.Sleep(b.srv.Context(), backoff)
 			}
 		})
 	}
@@ -34,11 +34,11 @@ func (b *service) followSentinels(sentinels []*redis.Options, master string) {
 // connection worked. known is the address of the master.
 func (b *service) followSentinel(c *redis.SentinelClient, master string, known *string) (connected bool) {
 	defer c.Close()
-	ps := c.Subscribe(b.srv.Life, "+switch-master")
+	ps := c.Subscribe(b.srv.Context(), "+switch-master")
 	defer ps.Close()
-	defer context.AfterFunc(b.srv.Life, func() { _ = ps.Close() })()
+	defer context.AfterFunc(b.srv.Context(), func() { _ = ps.Close() })()
 	for {
-		m, err := ps.Receive(b.srv.Life)
+		m, err := ps.Receive(b.srv.Context())
 		if err != nil {
 			return connected
 		}
@@ -46,7 +46,7 @@ func (b *service) followSentinel(c *redis.SentinelClient, master string, known *
 		var addr []string
 		switch m := m.(type) {
 		case *redis.Subscription: // the master may have changed before
-			if addr, err = c.GetMasterAddrByName(b.srv.Life, master).Result(); err != nil {
+			if addr, err = c.GetMasterAddrByName(b.srv.Context(), master).Result(); err != nil {
 				return connected
 			}
 		case *redis.Message: // name, old address and port, new address and port

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/server"
@@ -25,6 +26,8 @@ type service struct {
 	subs    *subscriptions
 	events  queue.Events // set before the first message can arrive
 	scripts *scripts
+
+	channelPrefix, channel string // of proc
 
 	reloading atomic.Bool // reloadAfter reloads the slot map of the cluster
 }
@@ -40,7 +43,8 @@ func newService(client redis.UniversalClient, o options) *service {
 		kind = protocol.ShardedAddress
 	}
 	b := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o, scripts: theScripts}
-	b.srv.Around = b.around
+	b.channelPrefix, b.channel = b.proc.ChannelPrefix(), b.proc.Channel()
+	b.srv.Failed = b.requestFailed
 	b.subs = newSubscriptions(b)
 	return b
 }
@@ -49,7 +53,6 @@ var errReplicas = errors.New("redis: too few replicas")
 
 // Acquire implements queue.Service.
 func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
-	k := b.proc.Keys(a.Key)
 	mode := "1"
 	if a.Mode == queue.NoQueue {
 		mode = "0"
@@ -59,8 +62,14 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		metadata = " " + metadata
 	}
 	l := b.listenerFor(a)
-	r, replicas, err := b.eval(ctx, b.scripts.acquire, keysOf(k, a.Owner),
-		b.proc.ChannelPrefix(), b.proc.OwnerAddress(a.Owner), millis(a.TTL), mode, formatShare(a.Share), metadata)
+	keys := b.keysOf(a.Key, a.Owner)
+	args := protocol.Texts(b.channelPrefix, b.proc.OwnerAddress(a.Owner), millis(a.TTL), mode, formatShare(a.Share), metadata)
+	r, replicas, err := b.eval(ctx, b.scripts.acquire, keys, args...)
+	var pass time.Duration // of the replies before
+	for err == nil && r.Status == again {
+		pass = sooner(pass, protocol.OfMillis(r.Num(0)))
+		r, replicas, err = b.eval(ctx, b.scripts.acquire, keys, args...)
+	}
 	switch {
 	case redis.IsTryAgainError(err): // the slot migrates
 		return queue.Answer{}, queue.Retry(err)
@@ -73,9 +82,10 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		ans.Refused = true
 		return ans, nil
 	case wrongType:
-		return ans, wrongTypeError(r, k.Lock)
+		return ans, wrongTypeError(r, keys[0])
 	}
-	ans.Left, ans.Pass, ans.NoPlace = protocol.OfMillis(r.Num(0)), protocol.OfMillis(r.Num(1)), r.Num(2) == 1
+	ans.Left, ans.NoPlace = protocol.OfMillis(r.Num(0)), r.Num(2) == 1
+	ans.Pass = sooner(pass, protocol.OfMillis(r.Num(1)))
 	if r.Status == yes {
 		if replicas < b.opt.replicas {
 			return ans, b.unacknowledged(ctx, a, replicas)
@@ -97,7 +107,15 @@ func (b *service) listenerFor(a queue.Attempt) *listener {
 	if a.Mode == queue.NoQueue {
 		return nil
 	}
-	return b.subs.listenerOf(b.channelOf(b.proc.Keys(a.Key)))
+	return b.subs.listenerOf(b.channelOf(a.Key))
+}
+
+// sooner returns the shorter of two values of Answer.Pass.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // unacknowledged releases a grant that too few replicas have.
@@ -116,6 +134,9 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	if len(holds) == 1 {
 		c := b.renewal(holds[0])
 		r, replicas, err := b.eval(ctx, b.scripts.renew, c.Keys, c.Args...)
+		if err == nil && r.Status == heldByShares {
+			r, replicas, err = b.eval(ctx, b.scripts.renewKey, []string{c.Keys[0], c.Keys[3], c.Keys[4]}, c.Args...)
+		}
 		all[0] = b.renewed(r, replicas, err)
 		return all
 	}
@@ -145,14 +166,13 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 }
 
 func (b *service) renewal(h queue.Hold) server.Call {
-	k := b.proc.Keys(h.Key)
 	exactly := "0"
 	if h.Exactly {
 		exactly = "1"
 	}
 	return server.Call{
-		Keys: append(k.Script(), k.Holders()...),
-		Args: []any{b.proc.ChannelPrefix(), b.proc.Address, h.Owner, millis(h.TTL), exactly},
+		Keys: b.keysOf(h.Key, ""),
+		Args: protocol.Texts(b.channelPrefix, b.proc.Address, h.Owner, millis(h.TTL), exactly),
 	}
 }
 
@@ -218,20 +238,21 @@ func (b *service) ending(e queue.End) server.Call {
 	if e.Late {
 		late = tombstoneMillis
 	}
-	if e.Kind == queue.Downgrade {
+	member := "" // the script searches the queue
+	switch {
+	case e.Kind == queue.Downgrade:
 		kind = "d"
+	case e.Kind == queue.Abandon && e.TTL > 0: // a grant has no place
+		member = b.member(e.Request)
 	}
 	return server.Call{
-		Keys: keysOf(b.proc.Keys(e.Key), e.Owner),
-		Args: []any{b.proc.ChannelPrefix(), b.proc.Address, e.Owner, late, b.member(e.Request), kind},
+		Keys: b.keysOf(e.Key, e.Owner),
+		Args: protocol.Texts(b.channelPrefix, b.proc.Address, e.Owner, late, member, kind),
 	}
 }
 
 // member returns the member of the queue for an attempt.
 func (b *service) member(req backend.Request) string {
-	if req.TTL == 0 {
-		return "" // not known: the script searches the queue
-	}
 	m := b.proc.OwnerAddress(req.Owner) + " " + millis(req.TTL) + formatShare(req.Share)
 	if req.Metadata != "" {
 		m += " " + req.Metadata
@@ -240,10 +261,10 @@ func (b *service) member(req backend.Request) string {
 }
 
 func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
-	k := b.proc.Keys(e.Key)
-	r, err := b.srv.Eval(ctx, b.scripts.breaks, keysOf(k, e.Owner), b.proc.ChannelPrefix(), e.Owner)
+	keys := b.keysOf(e.Key, e.Owner)
+	r, err := b.srv.Eval(ctx, b.scripts.breaks, keys, protocol.Texts(b.channelPrefix, e.Owner)...)
 	if err == nil && r.Status == wrongType {
-		err = wrongTypeError(r, k.Lock)
+		err = wrongTypeError(r, keys[0])
 	}
 	d := queue.Ended{Now: micros(r.US), Held: r.Status == yes, Pass: protocol.OfMillis(r.Num(1)), Err: err}
 	if err == nil && (r.Status == yes || r.Status == other) {
@@ -255,7 +276,7 @@ func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
 
 // Pass implements queue.Service.
 func (b *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	r, err := b.srv.Eval(ctx, b.scripts.pass, keysOf(b.proc.Keys(key), ""), b.proc.ChannelPrefix())
+	r, err := b.srv.Eval(ctx, b.scripts.pass, b.keysOf(key, ""), protocol.Texts(b.channelPrefix)...)
 	return queue.Passed{Now: micros(r.US), Pass: protocol.OfMillis(r.Num(0))}, err
 }
 
@@ -271,7 +292,7 @@ func (b *service) batch(ctx context.Context, s *protocol.Script, calls []server.
 	if len(calls) == 0 {
 		return nil
 	}
-	v, err := b.srv.Detached(ctx, nil, func(sending *protocol.Sending) (any, error) {
+	results, err := call.Detached(ctx, b.srv.Life, func(ctx context.Context, sending *call.Sending) ([]server.Result, error) {
 		results := b.srv.Batch(ctx, sending, b.srv.Client, s, calls, last)
 		for i := range results {
 			b.failed(results[i].Err)
@@ -282,44 +303,48 @@ func (b *service) batch(ctx context.Context, s *protocol.Script, calls []server.
 	if err != nil {
 		return slices.Repeat([]server.Result{{Err: err}}, len(calls))
 	}
-	return v.([]server.Result)
+	return results
 }
 
 // Use implements queue.Pusher.
 func (b *service) Use(key string) (stop func()) {
-	c := b.subs.use(b.channelOf(b.proc.Keys(key)), key)
+	c := b.subs.use(b.channelOf(key), key)
 	return func() { c.unuse(key) }
 }
 
 // Listening implements queue.Pusher.
 func (b *service) Listening(key string) bool {
-	c := b.subs.get(b.channelOf(b.proc.Keys(key)))
-	return c != nil && c.listening(b.srv.Life)
+	c := b.subs.get(b.channelOf(key))
+	return c != nil && c.listening(b.srv.Context())
 }
 
 // Listen implements queue.Pusher.
 func (b *service) Listen(ctx context.Context, key string) error {
-	return b.subs.get(b.channelOf(b.proc.Keys(key))).wait(ctx)
+	return b.subs.get(b.channelOf(key)).wait(ctx)
 }
 
 // Doubt implements queue.Pusher.
 func (b *service) Doubt(key string) {
-	if l := b.subs.listenerOf(b.channelOf(b.proc.Keys(key))); l != nil {
+	if l := b.subs.listenerOf(b.channelOf(key)); l != nil {
 		b.subs.lost(l, errNotDelivered)
 	}
 }
 
 // channelOf returns the channel on which this process is notified about a key.
-func (b *service) channelOf(k protocol.Keys) string {
+func (b *service) channelOf(key string) string {
 	if b.srv.Cluster != nil {
-		return k.Channel(b.proc.Address)
+		return b.proc.Keys(key).Channel(b.proc.Address)
 	}
-	return b.proc.Channel()
+	return b.channel
 }
 
-// keysOf returns the keys of each script but RENEW, which writes no tombstone.
-func keysOf(k protocol.Keys, owner string) []string {
-	return append(append(k.Script(), k.Holders()...), k.Tombstone(owner))
+// keysOf returns the keys of a script: of the lock, the queue, the fence counter, the holders of shares, the ends of their
+// leases, and the tombstone of an attempt. All but the fence counter are parts of one string.
+func (b *service) keysOf(key, owner string) []string {
+	lock := protocol.LockKey(b.proc.Prefix, key)
+	text := "{" + lock + "}:q{" + lock + "}:h{" + lock + "}:e{" + lock + "}:x:" + owner
+	n := len(lock) + len("{}:q")
+	return []string{lock, text[:n], b.proc.Fence(lock), text[n : 2*n], text[2*n : 3*n], text[3*n:]}
 }
 
 // tombstoneMillis is how long the late requests of an attempt are refused.

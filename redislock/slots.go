@@ -9,6 +9,9 @@ import (
 
 // parseSlots parses ranges of permits as "0-1,4-4". It returns nil if s is none.
 func parseSlots(s string) []int {
+	if s == "" {
+		return nil
+	}
 	var slots []int
 	for r := range strings.SplitSeq(s, ",") {
 		from, to, ok := strings.Cut(r, "-")

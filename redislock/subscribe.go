@@ -108,7 +108,7 @@ func (c *channel) expire() {
 	if !s.b.srv.Enter() {
 		return
 	}
-	defer s.b.srv.Done()
+	defer s.b.srv.Leave()
 	s.mu.Lock()
 	l := c.on
 	if c.users > 0 || s.channels[c.name] != c {
@@ -129,7 +129,7 @@ func (c *channel) expire() {
 	case last:
 		_ = l.ps.Close()
 	default:
-		_ = l.ps.SUnsubscribe(s.b.srv.Life, c.name) // if it fails, the connection is broken
+		_ = l.ps.SUnsubscribe(s.b.srv.Context(), c.name) // if it fails, the connection is broken
 	}
 }
 
@@ -223,7 +223,7 @@ func (c *channel) wait(ctx context.Context) error {
 			return errUnconfirmed
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.b.srv.Life.Done():
+		case <-s.b.srv.Context().Done():
 			return backend.ErrClosed
 		}
 	}
@@ -247,8 +247,8 @@ func (c *channel) signal() {
 // restore subscribes the channels again until that succeeds.
 func (s *subscriptions) restore(channels []*channel) {
 	backoff := minResubscribeBackoff
-	for s.b.srv.Life.Err() == nil {
-		s.b.reload(s.b.srv.Life)
+	for s.b.srv.Context().Err() == nil {
+		s.b.reload(s.b.srv.Context())
 		for len(channels) > 0 {
 			c := channels[0]
 			s.mu.Lock()
@@ -264,7 +264,7 @@ func (s *subscriptions) restore(channels []*channel) {
 		if len(channels) == 0 {
 			return
 		}
-		server.Sleep(s.b.srv.Life, backoff)
+		server.Sleep(s.b.srv.Context(), backoff)
 		backoff = min(2*backoff, maxBackoff)
 	}
 }
@@ -280,7 +280,7 @@ func (s *subscriptions) followMasters() {
 	}
 	s.mu.Unlock()
 	for name, l := range on {
-		if master, err := s.b.srv.Cluster.MasterForKey(s.b.srv.Life, name); err == nil && master != l.server {
+		if master, err := s.b.srv.Cluster.MasterForKey(s.b.srv.Context(), name); err == nil && master != l.server {
 			s.lost(l, errSlotMoved)
 		}
 	}

@@ -19,7 +19,7 @@ func TestContextEnds(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			begun, wrote := time.Now(), false
-			_, err := call.Detached(ctx, life, func(s *call.Sending) (int, error) {
+			_, err := call.Detached(ctx, life, func(_ context.Context, s *call.Sending) (int, error) {
 				if written {
 					s.Write()
 				}
@@ -47,14 +47,14 @@ func TestResult(t *testing.T) {
 	life := call.NewLife()
 	failed := errors.New("failed")
 	for range 3 { // on the same worker
-		if n, err := call.Detached(t.Context(), life, func(*call.Sending) (int, error) { return 7, failed }); n != 7 || !errors.Is(err, failed) {
+		if n, err := call.Detached(t.Context(), life, func(_ context.Context, _ *call.Sending) (int, error) { return 7, failed }); n != 7 || !errors.Is(err, failed) {
 			t.Fatal(n, err)
 		}
 	}
 	if err := life.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	none := func(*call.Sending) (int, error) { t.Error("it was called after Close"); return 0, nil }
+	none := func(context.Context, *call.Sending) (int, error) { t.Error("it was called after Close"); return 0, nil }
 	if _, err := call.Detached(t.Context(), life, none); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("after Close: want ErrClosed, got %v", err)
 	}
@@ -71,7 +71,7 @@ func TestSocketDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Millisecond)
 		defer cancel()
 		timeout := errors.New("i/o timeout")
-		_, err := call.Detached(late{ctx}, life, func(*call.Sending) (int, error) {
+		_, err := call.Detached(late{ctx}, life, func(_ context.Context, _ *call.Sending) (int, error) {
 			time.Sleep(time.Second)
 			return 0, timeout
 		})
@@ -112,6 +112,6 @@ func BenchmarkDetached(b *testing.B) {
 	defer life.Stop()
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = call.Detached(b.Context(), life, func(s *call.Sending) (int, error) { s.Write(); return 1, nil })
+		_, _ = call.Detached(b.Context(), life, func(_ context.Context, s *call.Sending) (int, error) { s.Write(); return 1, nil })
 	}
 }

@@ -48,24 +48,34 @@ func newEnding() *ending {
 	return e
 }
 
-// request is a call of f.
+// request is a call of f. It is the context of f.
 type request[T any] struct {
+	caller  context.Context
 	sending Sending
 	end     *ending
-	f       func(*Sending) (T, error)
+	f       func(context.Context, *Sending) (T, error)
 	value   T
 	err     error
 }
 
 func (r *request[T]) run() {
-	r.value, r.err = r.f(&r.sending)
+	r.value, r.err = r.f(r, &r.sending)
 	r.end.done <- struct{}{}
 }
+
+// The context of f has the deadline and the values of that of the caller, and does not end.
+func (r *request[T]) Deadline() (time.Time, bool) { return r.caller.Deadline() }
+func (r *request[T]) Value(key any) any           { return r.caller.Value(key) }
+func (r *request[T]) Done() <-chan struct{}       { return nil }
+func (r *request[T]) Err() error                  { return nil }
 
 // Detached calls f, which sends a request, as a task of life, and returns its result. If ctx ends first, Detached returns
 // at most 2 ms later, and f goes on: with ErrUncertain if the request has been written to a connection; otherwise the
 // request is withdrawn. An error of f after the deadline of ctx matches the error of ctx too.
-func Detached[T any](ctx context.Context, life *Life, f func(*Sending) (T, error)) (T, error) {
+//
+// The context that f gets has the deadline and the values of ctx, and does not end: a client library may use the deadline
+// for its connection, and is not to wait for anything else.
+func Detached[T any](ctx context.Context, life *Life, f func(context.Context, *Sending) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, backend.NotExecuted(err)
@@ -73,7 +83,7 @@ func Detached[T any](ctx context.Context, life *Life, f func(*Sending) (T, error
 	if !life.Enter() {
 		return none, backend.ErrClosed
 	}
-	r := &request[T]{end: life.ends.Get().(*ending), f: f}
+	r := &request[T]{caller: ctx, end: life.ends.Get().(*ending), f: f}
 	r.end.timer.Reset(patience)
 	life.dispatch(r)
 	select {

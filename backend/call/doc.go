@@ -3,8 +3,8 @@
 //
 // A driver has a [Life] for each backend, and sends each request by [Detached]:
 //
-//	reply, err := call.Detached(ctx, life, func(s *call.Sending) (string, error) {
-//		return client.Send(request, s.Write) // which calls s.Write before it writes to a connection
+//	reply, err := call.Detached(ctx, life, func(ctx context.Context, s *call.Sending) (string, error) {
+//		return client.Send(ctx, request, s.Write) // which calls s.Write before it writes to a connection
 //	})
 //
 // The caller gets the result, or an error that says what became of the request: it was not executed, or that is not known

@@ -71,11 +71,23 @@ func (l *line) want(a *attempt) {
 	if a.wanted {
 		return
 	}
-	a.wanted = true
-	if !a.turn {
+	switch {
+	case a.turn:
+		a.wanted = true
+	case l.asking == 0 && len(l.turns) == 0:
+		l.give(a)
+	default:
+		a.wanted = true
 		l.turns = append(l.turns, a)
 		l.next()
 	}
+}
+
+// give gives an attempt its turn.
+func (l *line) give(a *attempt) {
+	l.asking++
+	a.turn, a.wanted = true, false
+	a.signal()
 }
 
 // next gives turns. An attempt with a place has one only if no other request is in flight.
@@ -90,9 +102,7 @@ func (l *line) next() {
 			return
 		}
 		l.turns[0], l.turns = nil, l.turns[1:]
-		l.asking++
-		a.turn, a.wanted = true, false
-		a.signal()
+		l.give(a)
 	}
 }
 

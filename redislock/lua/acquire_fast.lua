@@ -6,9 +6,10 @@
 --    {-1 refused, us} {-2 a key of another type, us, type} {-6 again, us, pass ms}
 if ARGV[5] == '' and redis.call('EXISTS', KEYS[2], KEYS[4], KEYS[6]) == 0 then
   local last = tonumber(redis.pcall('GET', KEYS[3]) or 0) or 0
-  local token = string.format('%.0f', last < us and us or last < 9007199254740991 and last + 1 or us)
-  if redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. token .. ARGV[6], 'NX', 'PX', ARGV[3]) then
-    redis.call('SET', KEYS[3], token)
-    return {1, us, ARGV[3], 0, 1, token, ''}
+  local token = last < us and us or last < 9007199254740991 and last + 1 or us
+  local text = string.format('%.0f', token)
+  if redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. text .. ARGV[6], 'NX', 'PX', ARGV[3]) then
+    redis.call('SET', KEYS[3], text)
+    return {1, us, tonumber(ARGV[3]), 0, 1, token}
   end
 end

@@ -31,7 +31,7 @@ func (n *node) follow(k protocol.Keys, left int64) {
 func (n *node) look(k protocol.Keys) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.srv.Life.Err() != nil {
+	if n.srv.Context().Err() != nil {
 		return
 	}
 	if d := time.Until(n.followed[k.Lock]); d > 0 {
@@ -43,9 +43,9 @@ func (n *node) look(k protocol.Keys) {
 }
 
 func (n *node) advance(k protocol.Keys) {
-	ctx, cancel := context.WithTimeout(n.srv.Life, backend.MaxProvisionalTTL)
+	ctx, cancel := context.WithTimeout(n.srv.Context(), backend.MaxProvisionalTTL)
 	defer cancel()
-	if r, err := n.srv.Eval(ctx, wire.Advance, n.r.names(k, ""), n.args(0, "")...); err == nil {
+	if r, err := n.eval(ctx, wire.Advance, n.r.names(k, ""), n.args(0, "")...); err == nil {
 		n.follow(k, r.Num(0))
 	}
 }

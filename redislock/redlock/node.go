@@ -83,13 +83,23 @@ func (n *node) call(s *protocol.Script, keys []string, args ...any) (protocol.Re
 		return protocol.Reply{}, err
 	}
 	sent := time.Now()
-	r, err := n.srv.Eval(context.Background(), s, keys, args...)
+	r, err := n.eval(context.Background(), s, keys, args...)
 	n.answered(r, err, sent, probe)
 	n.doubt(err)
 	if err == nil {
 		err = n.voteless(r)
 	}
 	return r, err
+}
+
+// eval runs a script, and again while that removes dead waiters.
+func (n *node) eval(ctx context.Context, s *protocol.Script, keys []string, args ...any) (protocol.Reply, error) {
+	for {
+		r, err := n.srv.Eval(ctx, s, keys, args...)
+		if err != nil || r.Status != wire.Again {
+			return r, err
+		}
+	}
 }
 
 // voteless returns the reason why a node did not vote, if it has one.
@@ -210,32 +220,32 @@ func (n *node) subscribed() bool {
 }
 
 // send runs f in the background. It is false after Close.
-func (n *node) send(f func()) bool { return n.srv.Send(f) }
+func (n *node) send(f func()) bool { return n.srv.Go(f) }
 
 // keepSubscribed keeps the subscription until the node is closed.
 func (n *node) keepSubscribed() {
-	for backoff := 10 * time.Millisecond; n.srv.Life.Err() == nil; backoff = min(2*backoff, time.Second) {
+	for backoff := 10 * time.Millisecond; n.srv.Context().Err() == nil; backoff = min(2*backoff, time.Second) {
 		if n.subscribe() {
 			backoff = 10 * time.Millisecond
 		}
-		server.Sleep(n.srv.Life, backoff/2+jitter(backoff/2))
+		server.Sleep(n.srv.Context(), backoff/2+jitter(backoff/2))
 	}
 }
 
 // subscribe subscribes once and handles messages until the first error. It reports whether
 // the subscription was confirmed.
 func (n *node) subscribe() (confirmed bool) {
-	ps := n.srv.Client.Subscribe(n.srv.Life)
-	defer context.AfterFunc(n.srv.Life, func() { _ = ps.Close() })()
+	ps := n.srv.Client.Subscribe(n.srv.Context())
+	defer context.AfterFunc(n.srv.Context(), func() { _ = ps.Close() })()
 	defer func() { _ = ps.Close() }() // it may be closed already
-	ctx, cancel := context.WithTimeout(n.srv.Life, server.ConfirmTimeout)
+	ctx, cancel := context.WithTimeout(n.srv.Context(), server.ConfirmTimeout)
 	err := ps.Subscribe(ctx, n.r.proc.Channel())
 	cancel()
 	limit := server.ConfirmTimeout / 2 // TCP would wait for much longer
 	for err == nil {
 		var m any
 		// Channel would drop messages when it is full.
-		m, err = ps.ReceiveTimeout(n.srv.Life, limit)
+		m, err = ps.ReceiveTimeout(n.srv.Context(), limit)
 		n.mu.Lock()
 		n.received++
 		n.mu.Unlock()
@@ -281,7 +291,7 @@ func (n *node) doubt(err error) {
 
 // check ends a subscription on which nothing arrives after it is made once more.
 func (n *node) check(ps *redis.PubSub, before int) {
-	ctx, cancel := context.WithTimeout(n.srv.Life, server.ConfirmTimeout/2)
+	ctx, cancel := context.WithTimeout(n.srv.Context(), server.ConfirmTimeout/2)
 	defer cancel()
 	err := ps.Subscribe(ctx, n.r.proc.Channel())
 	if err == nil {

@@ -31,20 +31,17 @@ func (k Keys) Holders() []string { return []string{"{" + k.Lock + "}:h", "{" + k
 // Keys returns the keys of the lock of that name.
 func (p Process) Keys(name string) Keys {
 	lock := LockKey(p.Prefix, name)
-	return Keys{Lock: lock, Queue: "{" + lock + "}:q", Fence: p.fence(lock)}
+	return Keys{Lock: lock, Queue: "{" + lock + "}:q", Fence: p.Fence(lock)}
 }
 
-// fence returns the key of the fence counter of a lock. The locks of a prefix share one, which
+// Fence returns the key of the fence counter of a lock. The locks of a prefix share one, which
 // never expires, so that a name leaves nothing and tokens rise after it was removed. In a
 // cluster the locks of a slot share one.
-func (p Process) fence(lock string) string {
-	switch {
-	case strings.HasPrefix(p.Address, ShardedAddress):
+func (p Process) Fence(lock string) string {
+	if strings.HasPrefix(p.Address, ShardedAddress) {
 		return "{" + slotTag(p.Prefix, slotOf(lock)) + "}:t"
-	case p.Prefix == "":
-		return "{}:t"
 	}
-	return "{" + p.Prefix + ":}:t"
+	return p.counter
 }
 
 var (

@@ -7,7 +7,10 @@ import (
 
 // Process identifies this process to others: by the prefix of its keys and a random
 // process address.
-type Process struct{ Prefix, Address string }
+type Process struct {
+	Prefix, Address string
+	counter         string // the fence counter, but in a cluster
+}
 
 // The first byte of a process address says how a script publishes to the process.
 const (
@@ -19,7 +22,11 @@ const (
 func NewProcess(prefix, kind string) Process {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return Process{Prefix: prefix, Address: kind + hex.EncodeToString(id[:])}
+	counter := "{}:t"
+	if prefix != "" {
+		counter = "{" + prefix + ":}:t"
+	}
+	return Process{prefix, kind + hex.EncodeToString(id[:]), counter}
 }
 
 // ChannelPrefix returns the prefix of the channels of all processes.

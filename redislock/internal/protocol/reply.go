@@ -7,9 +7,8 @@ import (
 
 // Statuses of replies of both drivers.
 const (
-	Again = -6 // the script has to be repeated, to remove more dead waiters
-	No    = 0
-	Yes   = 1
+	No  = 0
+	Yes = 1
 )
 
 // Reply is the reply of a script.

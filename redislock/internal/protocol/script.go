@@ -4,15 +4,19 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // EVALSHA names a script by its SHA-1; no security depends on it
 	"encoding/hex"
+	"errors"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // Script is a Lua script. It replies {status, clock of the server in us, ...}.
 type Script struct {
 	Source, SHA string
-	FirstKey    *Script // replaces the script while the slot migrates; uses the first key, and Keys.Holders; may be nil
+	name        []byte  // SHA
+	FirstKey    *Script // replaces the script while the slot migrates, and uses the first key only; may be nil
 	Acquires    bool    // it waits while too few connections would be left for other scripts
 }
 
@@ -20,7 +24,8 @@ type Script struct {
 func Source(parts ...string) *Script {
 	src := stripped(strings.Join(parts, ""))
 	sum := sha1.Sum([]byte(src)) //nolint:gosec // the name of a script on the server
-	return &Script{Source: src, SHA: hex.EncodeToString(sum[:])}
+	sha := hex.EncodeToString(sum[:])
+	return &Script{Source: src, SHA: sha, name: []byte(sha)}
 }
 
 // stripped returns a source without its comments and its indentation, and with the same lines.
@@ -36,15 +41,50 @@ func stripped(source string) string {
 }
 
 // Command returns the command that runs the script, by SHA or by source.
-func (s *Script) Command(ctx context.Context, sending *Sending, bySource bool, keys []string, args []any) Once {
-	name, text := "evalsha", s.SHA
+func (s *Script) Command(ctx context.Context, sending *call.Sending, bySource bool, keys []string, args []any) Once {
+	a := make([]any, 3, 3+len(keys)+len(args))
+	a[0], a[1], a[2] = "evalsha", scriptName{sending, s.name}, len(keys)
 	if bySource {
-		name, text = "eval", s.Source
+		a[0], a[1] = "eval", scriptName{sending, []byte(s.Source)}
 	}
-	a := make([]any, 0, 3+len(keys)+len(args))
-	a = append(a, name, scriptName{sending, text}, len(keys))
-	for _, k := range keys {
-		a = append(a, k)
+	for i := range keys {
+		a = append(a, &keys[i])
 	}
-	return Once{redis.NewCmd(ctx, append(a, args...)...)}
+	c := redis.NewCmd(ctx, append(a, args...)...)
+	c.SetFirstKeyPos(3)
+	return Once{c}
+}
+
+// Texts returns arguments for Command without an allocation for each.
+func Texts(texts ...string) []any {
+	all := make([]any, len(texts))
+	for i := range texts {
+		all[i] = &texts[i]
+	}
+	return all
+}
+
+// Once is a command that go-redis sends only once. A request can therefore arrive late
+// only if the driver saw no reply to it; a tombstone refuses it then. go-redis still
+// follows redirections: a redirected command was not executed.
+type Once struct{ *redis.Cmd }
+
+// NoRetry disables the retries of go-redis.
+func (Once) NoRetry() bool { return true }
+
+var errWithdrawn = errors.New("redis: the request was withdrawn")
+
+// scriptName is the SHA or the source of a script. go-redis encodes arguments when it
+// writes the request to a connection, not before.
+type scriptName struct {
+	sending *call.Sending
+	text    []byte
+}
+
+// MarshalBinary returns the text, or an error if the request has been withdrawn.
+func (n scriptName) MarshalBinary() ([]byte, error) {
+	if !n.sending.Write() {
+		return nil, errWithdrawn
+	}
+	return n.text, nil
 }

@@ -244,9 +244,8 @@ func (c *plainConn) Read(b []byte) (int, error) {
 		return 0, c.refused
 	}
 	n, err := c.Conn.Read(b)
-	var timeout net.Error
 	switch {
-	case c.accepted, errors.As(err, &timeout) && timeout.Timeout():
+	case c.accepted, timedOut(err):
 		return n, err
 	case err != nil:
 		c.refused = fmt.Errorf("%s closed a new connection without an answer (too many clients, or a port for TLS): %w", c.server, err)

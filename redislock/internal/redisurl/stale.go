@@ -92,6 +92,9 @@ func (unchecked) Read(func(uintptr) bool) error  { return nil }
 func (unchecked) Write(func(uintptr) bool) error { return nil }
 
 func timedOut(err error) bool {
+	if err == nil {
+		return false
+	}
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
 }

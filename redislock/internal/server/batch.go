@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
@@ -24,7 +25,7 @@ type Result struct {
 
 // Batch sends the calls in one pipeline on c, and a second one if the server does not know the
 // script. last returns a command that follows the calls; it may be nil.
-func (s *Server) Batch(ctx context.Context, sending *protocol.Sending, c redis.UniversalClient, script *protocol.Script, calls []Call, last func(context.Context) protocol.Once) []Result {
+func (s *Server) Batch(ctx context.Context, sending *call.Sending, c redis.UniversalClient, script *protocol.Script, calls []Call, last func(context.Context) protocol.Once) []Result {
 	results := make([]Result, len(calls))
 	todo := make([]int, len(calls))
 	for i := range todo {

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // Classify explains the error of a request and marks its outcome: ErrUncertain if the
 // server may have executed the request, NotExecuted if it certainly did not.
-func Classify(err error, sending *protocol.Sending) error {
+func Classify(err error, sending *call.Sending) error {
 	if err == nil {
 		return nil
 	}
@@ -86,6 +86,9 @@ func (f failure) As(target any) bool { return errors.As(f.err, target) }
 
 // TimedOut reports whether a request ended without a reply, or with the deadline of its context.
 func TimedOut(err error) bool {
+	if err == nil {
+		return false
+	}
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
 }
@@ -93,6 +96,9 @@ func TimedOut(err error) bool {
 // CannotWrite reports whether the server refused a request because it is a replica or loads its data. The request
 // was not executed.
 func CannotWrite(err error) bool {
+	if err == nil {
+		return false
+	}
 	var reply redis.Error
 	if !errors.As(err, &reply) || insideScript(err) {
 		return false

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
@@ -52,7 +53,7 @@ type lister struct {
 
 func (l lister) list(ctx context.Context, c redis.UniversalClient, yield func(backend.Info) bool) (bool, error) {
 	for cursor := uint64(0); ; {
-		v, err := l.Detached(ctx, nil, func(sending *protocol.Sending) (any, error) {
+		v, err := call.Detached(ctx, l.Life, func(ctx context.Context, sending *call.Sending) (any, error) {
 			found, next, err := c.ScanType(ctx, cursor, protocol.ScanPattern(l.p.Prefix), scanCount, "string").Result()
 			if err != nil {
 				return nil, Failure(err)
@@ -75,7 +76,7 @@ func (l lister) list(ctx context.Context, c redis.UniversalClient, yield func(ba
 }
 
 // inspectAll inspects the keys in one round trip. It skips those that were seen.
-func (l lister) inspectAll(ctx context.Context, sending *protocol.Sending, c redis.UniversalClient, found []string) ([]backend.Info, error) {
+func (l lister) inspectAll(ctx context.Context, sending *call.Sending, c redis.UniversalClient, found []string) ([]backend.Info, error) {
 	var names []string
 	var calls []Call
 	for _, key := range found {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
@@ -56,7 +57,7 @@ func (s *Server) Probe(ctx context.Context, scripts []*protocol.Script, allowEvi
 		all.Merge(f)
 		return err
 	}
-	_, err := s.Detached(ctx, nil, func(*protocol.Sending) (any, error) {
+	_, err := call.Detached(ctx, s.Life, func(ctx context.Context, _ *call.Sending) (any, error) {
 		if s.Cluster != nil {
 			return nil, s.Cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return one(ctx, c) })
 		}

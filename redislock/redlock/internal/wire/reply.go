@@ -12,6 +12,7 @@ import (
 
 // Statuses of replies, beside those of package protocol.
 const (
+	Again       = -6 // the script is sent again, to remove more dead waiters
 	OtherSet    = -5 // the node belongs to another set of nodes
 	Quarantined = -4 // the node may have lost grants
 	Late        = -3 // the request arrived too late
