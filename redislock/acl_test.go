@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
@@ -141,13 +142,15 @@ func TestScriptFailsMidway(t *testing.T) {
 	}
 	cancel()
 	<-ch
+	var sending call.Sending
+	sending.Write()
 	for text, want := range map[string]bool{
 		"ERR ACL failure in script: User app has no permissions to run the 'x' command script: ab, on @user_script:53.": true,
 		"ERR Error running script (call to f_ab): @user_script:5: @user_script: 5: WRONGTYPE Operation":                 true,
 		"OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:32.":                       false,
 		"NOPERM No permissions to access a key": false,
 	} {
-		if got := isUncertain(server.Classify(serverError(text), nil)); got != want {
+		if got := isUncertain(server.Classify(serverError(text), &sending)); got != want {
 			t.Errorf("%s: uncertain %v", text, got)
 		}
 	}

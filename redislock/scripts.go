@@ -11,8 +11,12 @@ import (
 var (
 	//go:embed lua/clock.lua
 	luaClock string
-	//go:embed lua/common.lua
-	luaCommon string
+	//go:embed lua/state.lua
+	luaState string
+	//go:embed lua/shares.lua
+	luaShares string
+	//go:embed lua/rule.lua
+	luaRule string
 	//go:embed lua/acquire_fast.lua
 	luaAcquireFast string
 	//go:embed lua/acquire.lua
@@ -38,8 +42,8 @@ var (
 // scripts are the scripts of a service.
 type scripts struct{ acquire, renew, renewKey, end, breaks, pass, inspect *protocol.Script }
 
-// newScripts returns the scripts with a common part.
-func newScripts(common string) *scripts {
+func newScripts() *scripts {
+	common := luaState + luaShares + luaRule
 	s := &scripts{
 		acquire:  protocol.Source(luaClock, luaAcquireFast, common, luaAcquire),
 		renew:    protocol.Source(luaClock, luaRenewFast, common, luaRenew),
@@ -54,7 +58,7 @@ func newScripts(common string) *scripts {
 	return s
 }
 
-var theScripts = newScripts(luaCommon)
+var theScripts = newScripts()
 
 func (s *scripts) all() []*protocol.Script {
 	return []*protocol.Script{s.acquire, s.renew, s.renewKey, s.end, s.breaks, s.pass, s.inspect}
