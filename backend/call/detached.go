@@ -103,7 +103,7 @@ func Detached[T any](ctx context.Context, life *Life, f func(context.Context, *S
 	if r.err == nil {
 		return r.value, nil
 	}
-	if end := ended(ctx); end != nil {
+	if end := Ended(ctx); end != nil {
 		<-ctx.Done() // its timer may be late, and the caller compares the error with it
 		if !errors.Is(r.err, end) {
 			r.err = fmt.Errorf("%w: %w", r.err, end)
@@ -112,9 +112,9 @@ func Detached[T any](ctx context.Context, life *Life, f func(context.Context, *S
 	return r.value, r.err
 }
 
-// ended returns the error of ctx if it has ended or its deadline has passed. The deadline of a socket is set from the
-// context and may come first.
-func ended(ctx context.Context) error {
+// Ended returns the error of ctx if it has ended or its deadline has passed. The deadline of a socket, which is set from
+// the context, may come before its timer.
+func Ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

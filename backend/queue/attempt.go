@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // state is that of an attempt. The table in the package documentation says what an event does in each.
@@ -94,7 +95,7 @@ func (a *attempt) acquire(ctx context.Context) error {
 		case <-a.wake:
 		case <-ctx.Done():
 			return a.interrupted(ctx.Err())
-		case <-a.b.life.Done():
+		case <-a.b.life.Context().Done():
 			return a.interrupted(backend.ErrClosed)
 		}
 	}
@@ -142,7 +143,7 @@ func (a *attempt) askWithin(ctx context.Context, m Mode, placed bool) (Answer, e
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r, err := a.ask(within, m)
-	if err != nil && end(within) != nil && end(ctx) == nil {
+	if err != nil && call.Ended(within) != nil && call.Ended(ctx) == nil {
 		err = backend.Uncertain(fmt.Errorf("no answer within %v", limit)) // not the deadline of the caller
 	}
 	return r, err
@@ -200,7 +201,7 @@ func (a *attempt) fail(err error) {
 
 // failed returns nil if the attempt asks again after an error.
 func (a *attempt) failed(ctx context.Context, err error) error {
-	if e := end(ctx); e != nil {
+	if e := call.Ended(ctx); e != nil {
 		return a.interrupted(e)
 	}
 	if errors.Is(err, errFinal) {
@@ -255,7 +256,7 @@ func (a *attempt) checkDelivery(m Mode, r Answer) {
 		}
 	}
 	if !r.Granted {
-		a.b.backgroundLocked(check)
+		a.b.background(check)
 		return
 	}
 	time.AfterFunc(pushDelay, func() { a.b.background(check) }) // it may be on its way
@@ -284,14 +285,3 @@ func Final(err error) error { return marked{err, errFinal} }
 
 // Retry marks an error of [Service.Acquire] that goes away soon.
 func Retry(err error) error { return marked{err, errRetry} }
-
-// end returns the error of ctx if its deadline has passed, also if its timer is late.
-func end(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		return context.DeadlineExceeded
-	}
-	return nil
-}

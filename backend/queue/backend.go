@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 const (
@@ -21,12 +22,9 @@ type Backend struct {
 	svc    Service
 	pusher Pusher // nil if the Service reports no events
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
+	life *call.Life
 
-	mu       sync.Mutex // guards the fields below, lines, and attempts where they say so
-	closed   bool
-	tasks    sync.WaitGroup
+	mu       sync.Mutex          // guards the fields below, lines, and attempts where they say so
 	attempts map[string]*attempt // by owner: those that wait, and those that hold
 	settled  map[string]struct{} // owners of ended attempts of which each request had an answer
 	lines    map[string]*line    // by key
@@ -44,11 +42,10 @@ var (
 // New returns the Backend of a Service. If the Service is a [Pusher] it reports its events to the Backend.
 func New(svc Service) *Backend {
 	b := &Backend{
-		svc: svc, attempts: map[string]*attempt{}, settled: map[string]struct{}{},
+		svc: svc, life: call.NewLife(), attempts: map[string]*attempt{}, settled: map[string]struct{}{},
 		lines: map[string]*line{}, passes: map[string]time.Time{},
 	}
 	b.pusher, _ = svc.(Pusher)
-	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }
 
@@ -160,18 +157,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 
 // Close implements backend.Backend. It waits for what still runs in the background, and closes the Service.
 func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.end()
-	done := make(chan struct{})
-	go func() { b.tasks.Wait(); close(done) }()
-	var late error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		late = ctx.Err()
-	}
+	late := b.life.Close(ctx)
 	return errors.Join(b.svc.Close(ctx), late)
 }
 
@@ -211,19 +197,10 @@ func (b *Backend) settle(owner string) {
 }
 
 // background runs f as a task that Close waits for, for ProvisionalTTL at most: what it does not end then, the end of a
-// provisional grant does. b.mu is not held.
+// provisional grant does.
 func (b *Backend) background(f func(ctx context.Context)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.backgroundLocked(f)
-}
-
-func (b *Backend) backgroundLocked(f func(ctx context.Context)) {
-	if b.closed {
-		return
-	}
-	b.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(b.life, ProvisionalTTL)
+	b.life.Go(func() {
+		ctx, cancel := context.WithTimeout(b.life.Context(), ProvisionalTTL)
 		defer cancel()
 		f(ctx)
 	})
@@ -238,7 +215,7 @@ func (b *Backend) PassIn(key string, d time.Duration) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.life.Context().Err() != nil {
 		return
 	}
 	_, pending := b.passes[key]
@@ -257,7 +234,7 @@ func (b *Backend) pass(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	due, pending := b.passes[key]
-	if !pending || b.closed {
+	if !pending || b.life.Context().Err() != nil {
 		return
 	}
 	if left := time.Until(due); left > 0 {
@@ -265,7 +242,7 @@ func (b *Backend) pass(key string) {
 		return
 	}
 	delete(b.passes, key)
-	b.backgroundLocked(func(ctx context.Context) {
+	b.background(func(ctx context.Context) {
 		if r, err := b.svc.Pass(ctx, key); err == nil {
 			b.PassIn(key, r.Pass)
 		}

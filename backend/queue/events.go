@@ -101,9 +101,9 @@ func (b *Backend) Interrupted(key string) {
 	}
 }
 
-// endLater ends what remains of an attempt that this process does not know any more. b.mu is held.
+// endLater ends what remains of an attempt that this process does not know any more.
 func (b *Backend) endLater(e End) {
-	b.backgroundLocked(func(ctx context.Context) { b.finish(ctx, e) })
+	b.background(func(ctx context.Context) { b.finish(ctx, e) })
 }
 
 // lost ends an attempt whose grant is lost. What the service may still execute of it is refused.
