@@ -21,11 +21,9 @@ var pending = append([]Pending{
 	{"memcached", relockCase, relockEffect},
 	{"nats", relockCase, relockEffect},
 	{"s3", relockCase, relockEffect},
-	{"redis", exitCase, exitEffect},
 	{"redlock", exitCase, exitEffect},
 	{"postgres", exitCase, exitEffect},
 	{"mysql", exitCase, exitEffect},
-	{"redis", shortCase, shortEffect},
 	{"postgres", shortCase, shortEffect},
 	{"etcd", fixedCase, fixedEffect},
 	{"zookeeper", fixedCase, fixedEffect},
@@ -36,7 +34,7 @@ var pending = append([]Pending{
 	{"zookeeper", readersCase, "of 10,000 readers of one client many are not granted, and half of the leases are lost"},
 	{"etcd", "integration/etcd TestManyLeases", "20,000 leases of one client can all be lost at once, as the server falls behind"},
 	{"etcd", "integration/etcd TestGRPCProxy", "a lease of TTL 2 s through etcd's gRPC proxy is lost"},
-}, refusals("redis", "postgres", "mysql", "zookeeper", "file")...)
+}, refusals("postgres", "mysql", "zookeeper", "file")...)
 
 const (
 	relockCase      = "waiting/10-served-beside-relocks"
