@@ -59,19 +59,21 @@ func newRuled(t testing.TB, addr, prefix string, events queue.Events) *ruled {
 	if _, err := r.srv.Probe(t.Context(), r.scripts.all(), false); err != nil {
 		t.Fatal(err)
 	}
+	if err := r.subs.use(r.channel, "").wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
 func (r *ruled) disconnect(t testing.TB) (connect func()) {
-	channel := r.proc.Channel()
 	r.client.gate.shut()
 	eventually(t, "both sides have noticed that the subscription has ended", func() bool {
-		n, err := r.client.PubSubNumSub(t.Context(), channel).Result()
-		return err == nil && n[channel] == 0 && !r.subs.get(channel).listening(t.Context())
+		n, err := r.client.PubSubNumSub(t.Context(), r.channel).Result()
+		return err == nil && n[r.channel] == 0 && !r.subs.get(r.channel).listening(t.Context())
 	})
 	return func() {
 		r.client.gate.reopen()
-		if err := r.subs.get(channel).wait(t.Context()); err != nil {
+		if err := r.subs.get(r.channel).wait(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}

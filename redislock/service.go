@@ -57,13 +57,9 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 	if a.Mode == queue.NoQueue {
 		mode = "0"
 	}
-	metadata := a.Metadata
-	if metadata != "" {
-		metadata = " " + metadata
-	}
 	l := b.listenerFor(a)
 	keys := b.keysOf(a.Key, a.Owner)
-	args := protocol.Texts(b.channelPrefix, b.proc.OwnerAddress(a.Owner), millis(a.TTL), mode, formatShare(a.Share), metadata)
+	args := protocol.Texts(b.channelPrefix, b.proc.Address, a.Owner, millis(a.TTL), mode, formatShare(a.Share), a.Metadata)
 	r, replicas, err := b.eval(ctx, b.scripts.acquire, keys, args...)
 	var pass time.Duration // of the replies before
 	for err == nil && r.Status == again {
@@ -306,8 +302,11 @@ func (b *service) batch(ctx context.Context, s *protocol.Script, calls []server.
 	return results
 }
 
-// Use implements queue.Pusher.
+// Use implements queue.Pusher. The channel of a process is always subscribed.
 func (b *service) Use(key string) (stop func()) {
+	if b.srv.Cluster == nil {
+		return func() {}
+	}
 	c := b.subs.use(b.channelOf(key), key)
 	return func() { c.unuse(key) }
 }

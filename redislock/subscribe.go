@@ -152,6 +152,10 @@ func (s *subscriptions) listenerOf(name string) *listener {
 
 // pollNow lets the waiters of the channels ask at once.
 func (s *subscriptions) pollNow(channels ...string) {
+	if s.b.srv.Cluster == nil && len(channels) > 0 {
+		s.b.events.Interrupted("") // there is one channel
+		return
+	}
 	var keys []string
 	s.mu.Lock()
 	for _, name := range channels {

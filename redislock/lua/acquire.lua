@@ -1,10 +1,9 @@
 if redis.call('EXISTS', KEYS[6]) == 1 then return {-1, us} end
 if other_type then return {-2, us, other_type} end
-local self = {ttl = tonumber(ARGV[3]), share = ARGV[5], meta = ARGV[6]}
-self.owner, self.addr = parse_owner(ARGV[2])
+local self = {owner = ARGV[3], addr = ARGV[2], ttl = tonumber(ARGV[4]), share = ARGV[6], meta = meta}
 self.weight, self.capacity = parse_share(self.share)
 sender = self.addr
-local member = ARGV[2] .. ' ' .. ARGV[3] .. ARGV[5] .. ARGV[6]
+local member = self.owner .. '@' .. self.addr .. ' ' .. ARGV[4] .. self.share .. meta
 begin(sender)
 local waits = redis.call('ZSCORE', KEYS[2], member)
 local no_place = waits and 0 or 1
@@ -29,7 +28,7 @@ if more then
   send()
   return {-6, us, shortest or 0}
 end
-if not waits and ARGV[4] ~= '0' then
+if not waits and ARGV[5] ~= '0' then
   -- behind the last waiter, also if the clock was set back
   local last = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0)
   redis.call('ZADD', KEYS[2], integer(math.max(us, last + 1)), member)
@@ -50,5 +49,5 @@ save()
 send()
 record, at = first()
 local _, _, channel = channel_of(sender)
-local here = ARGV[4] == '0' and 0 or redis.call('PUBSUB', (channel_of(sender)), channel)[2]
+local here = ARGV[5] == '0' and 0 or redis.call('PUBSUB', (channel_of(sender)), channel)[2]
 return {0, us, left_of(at), pass(), no_place, (watches or is_unclaimed(record)) and 1 or 0, ask, here, string.sub(record, 1, 400)}
