@@ -109,8 +109,8 @@ func within(name string, folders []string) bool {
 var slow = []string{
 	"integration/postgres", "integration/mysql", "integration/zookeeper", "integration/redlock", "integration/etcd",
 	"integration/s3", "conformance", "integration/release", "integration/nats", "integration/redis", "integration/memcached",
-	"cmd/lockctl", "redislock", "examples/toydriver", "integration/file", ".", "integration/counter", "integration/lazy",
-	"integration/security", "etcdlock", "bench", "redislock/redlock", "cmd/lockbench",
+	"cmd/lockctl", "redislock", "examples/toydriver/queued", "examples/toydriver/plain", "integration/file", ".",
+	"integration/counter", "integration/lazy", "integration/security", "etcdlock", "bench", "redislock/redlock", "cmd/lockbench",
 }
 
 // tested returns the packages with tests of the backends, but integration/faults, which runs by itself.

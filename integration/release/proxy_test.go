@@ -112,7 +112,11 @@ func (u outsider) module(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	run(t, dir, u.env, "go", "mod", "init", "example.org/app")
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

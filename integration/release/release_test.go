@@ -66,17 +66,24 @@ func TestOutsider(t *testing.T) {
 		})
 	}
 	t.Run("driver of a third party", func(t *testing.T) {
+		example := filepath.Join(repository, "examples", "toydriver")
 		files := map[string]string{}
-		for _, name := range []string{"server.go", "toydriver.go", "toydriver_test.go"} {
-			text, err := os.ReadFile(filepath.Join(repository, "examples", "toydriver", name))
-			if err != nil {
-				t.Fatal(err)
+		for _, size := range []string{"plain", "queued"} {
+			sources, err := filepath.Glob(filepath.Join(example, size, "*.go"))
+			if err != nil || len(sources) < 3 {
+				t.Fatalf("%s has the sources %q, %v", size, sources, err)
 			}
-			files[name] = strings.ReplaceAll(string(text), root+"/examples/toydriver", "example.org/app")
+			for _, path := range sources {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[size+"/"+filepath.Base(path)] = strings.ReplaceAll(string(text), root+"/examples/toydriver", "example.org/app")
+			}
 		}
 		dir := u.module(t, files)
 		run(t, dir, u.env, "go", "get", root+"@"+version, root+"/conformance@"+version)
-		run(t, dir, u.env, "go", "test", "-count=1", "-run", "^TestConformance$/^exclusion$", ".")
+		run(t, dir, u.env, "go", "test", "-count=1", "-run", "^TestService$|^TestConformance$/^exclusion$", "./...")
 	})
 	t.Run("commands", func(t *testing.T) {
 		for _, name := range []string{"lockctl", "lockbench"} {

@@ -2,7 +2,7 @@
 package main
 
 import (
-	_ "github.com/interlock-go/lock/examples/toydriver" // registers toy://
+	_ "github.com/interlock-go/lock/examples/toydriver/plain" // registers toy://
 	"github.com/interlock-go/lock/lockcmd"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/interlock-go/lock/examples/toydriver"
+	"github.com/interlock-go/lock/examples/toydriver/plain"
 	"github.com/interlock-go/lock/internal/cmdtest"
 	"github.com/interlock-go/lock/lockcmd"
 )
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(cmdtest.Main(m, ".")) }
 // toyctl runs commands under a lock of the toy server. The commands that the driver does
 // not support are refused, and the program knows no other scheme.
 func TestCommands(t *testing.T) {
-	server := httptest.NewServer(toydriver.NewServer())
+	server := httptest.NewServer(plain.NewServer())
 	defer server.Close()
 	url := []string{"LOCK_URL=" + strings.Replace(server.URL, "http://", "toy://", 1)}
 	for _, c := range []struct {

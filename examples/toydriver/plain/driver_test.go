@@ -1,4 +1,4 @@
-package toydriver_test
+package plain_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/interlock-go/lock/conformance"
 	"github.com/interlock-go/lock/conformance/conformanceclock"
 	"github.com/interlock-go/lock/conformance/conformancelink"
-	"github.com/interlock-go/lock/examples/toydriver"
+	"github.com/interlock-go/lock/examples/toydriver/plain"
 )
 
 func TestMain(m *testing.M) {
@@ -20,19 +20,19 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformance(t *testing.T) {
-	server := httptest.NewServer(toydriver.NewServer())
+	server := httptest.NewServer(plain.NewServer())
 	defer server.Close()
 	worker := conformance.Self(strings.Replace(server.URL, "http://", "toy://", 1))
 	conformance.Run(t, conformance.Harness{
 		Name: "toy",
-		Open: func(context.Context) (backend.Backend, error) { return toydriver.New(server.URL), nil },
+		Open: func(context.Context) (backend.Backend, error) { return plain.New(server.URL), nil },
 		OpenFaulty: func(context.Context) (backend.Backend, conformance.Link, error) {
 			link, err := conformancelink.New(server.Listener.Addr().String())
 			if err != nil {
 				return nil, nil, err
 			}
 			t.Cleanup(link.Close)
-			return toydriver.New("http://" + link.Addr()), link, nil
+			return plain.New("http://" + link.Addr()), link, nil
 		},
 		Worker:      worker,
 		ClockWorker: conformanceclock.Worker(worker),

@@ -1,9 +1,9 @@
-// Package toydriver is a complete driver in about a hundred lines, as an example of
+// Package plain is a complete driver in about a hundred lines, as an example of
 // a driver for a service of your own. The service is the small HTTP server in server.go.
 //
 // The driver implements only what package backend requires. Therefore waiters poll, and
 // operations such as Break and Inspect return errors.ErrUnsupported.
-package toydriver
+package plain
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package toydriver
+package plain
 
 import (
 	"encoding/json"
