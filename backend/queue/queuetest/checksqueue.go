@@ -111,23 +111,13 @@ func (c *checker) connection() {
 	if c.h.Disconnect == nil || !c.listen(c.prefix) {
 		return
 	}
-	before := c.p.recorder.interruptions()
-	connect := c.h.Disconnect(c, c.p.Service)
-	if !c.p.recorder.wait("", func([]Event) bool { return c.p.recorder.interrupted > before }) {
-		c.Error("Interrupted was not called")
-	}
-	if c.p.pusher.Listening(c.prefix) {
-		c.Error("Listening is true without a connection")
-	}
+	connect := c.h.disconnect(c, c.p, c.prefix)
 	ctx, cancel := context.WithTimeout(c.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := c.p.pusher.Listen(ctx, c.prefix); !errors.Is(err, context.DeadlineExceeded) {
 		c.Errorf("Listen without a connection: got error %v, want that of its context", err)
 	}
 	connect()
-	if err := c.p.pusher.Listen(c.Context(), c.prefix); err != nil {
-		c.Errorf("Listen: %v", err)
-	}
 	first, waiter := c.request(c.prefix), c.request(c.prefix)
 	c.acquire(c.q, first, queue.NoQueue)
 	c.acquire(c.p, waiter, queue.Join)

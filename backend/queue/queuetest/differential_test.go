@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/interlock-go/lock/backend/queue"
 )
@@ -36,6 +37,17 @@ func inMemory(wrap func(*Service, queue.Events) (queue.Service, queue.Events)) H
 }
 
 func TestDifferential(t *testing.T) { Differential(t, inMemory(nil), 500) }
+
+// A process may need some time to restore its connection.
+func TestDifferentialOfSlowConnections(t *testing.T) {
+	h := inMemory(nil)
+	disconnect := h.Disconnect
+	h.Disconnect = func(t testing.TB, s queue.Service) func() {
+		connect := disconnect(t, s)
+		return func() { time.AfterFunc(5*time.Millisecond, connect) }
+	}
+	Differential(t, h, 200)
+}
 
 // mistaken is a Service with a mistake.
 type mistaken struct {

@@ -20,9 +20,10 @@ type Harness struct {
 	// The events of a key that the service sends to a process must arrive in the order in which they were sent.
 	Open func(t testing.TB, events queue.Events) queue.Service
 
-	// Disconnect ends the connection over which s gets events. It returns when the service has noticed that, so that it
-	// cannot reach the process of s, and connect restores the connection. Until connect is called s does not do that
-	// itself. Nil if the service cannot notice it, or s is not a queue.Pusher.
+	// Disconnect ends the connection over which s gets events, and keeps s from restoring it until connect is called.
+	// Disconnect returns when the service has noticed that, so that it cannot reach the process of s. The checks wait
+	// until s has noticed it too (Interrupted is called, and Listening is false), and after connect until Listen returns.
+	// Operations of s succeed meanwhile. Nil if the service cannot notice it, or s is not a queue.Pusher.
 	Disconnect func(t testing.TB, s queue.Service) (connect func())
 
 	// Rounding is by how much a time of the service may differ from the exact one: a millisecond if the service counts
@@ -63,6 +64,27 @@ func (h Harness) open(t testing.TB) process {
 	})
 	pusher, _ := s.(queue.Pusher)
 	return process{s, pusher, r}
+}
+
+// disconnect ends the connection over which p gets events, until connect is called. Both return when the service and p
+// have noticed it.
+func (h Harness) disconnect(t testing.TB, p process, key string) (connect func()) {
+	before := p.recorder.interruptions()
+	restore := h.Disconnect(t, p.Service)
+	if !p.recorder.wait("", func([]Event) bool { return p.recorder.interrupted > before }) {
+		t.Errorf("Interrupted was not called within %v after Disconnect", waitLimit)
+	}
+	if p.pusher.Listening(key) {
+		t.Error("Listening is true after Disconnect and Interrupted")
+	}
+	return func() {
+		restore()
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+		defer cancel()
+		if err := p.pusher.Listen(ctx, key); err != nil {
+			t.Errorf("Listen after connect: %v", err)
+		}
+	}
 }
 
 // recorder keeps the events of a process by the owner of the attempt.

@@ -128,7 +128,7 @@ func (r *run) step(o op) bool {
 	case disconnect:
 		if r.connects[name] == nil {
 			r.settle(name, p)
-			r.connects[name] = r.h.Disconnect(r.t, p.Service)
+			r.connects[name] = r.h.disconnect(r.t, p, r.key)
 			r.rows = append(r.rows, row{at: r.now, process: name, description: r.seq.describe(o)})
 		}
 	case connect:

@@ -16,12 +16,18 @@ func (r *run) String() string {
 			fmt.Fprintf(&b, "attempt %s: %s, %v, TTL %v\n", r.seq.name(i), processName(a.process), a.share, a.ttl)
 		}
 	}
+	var first time.Duration // of an operation: a disconnect has no time
+	for _, line := range r.rows {
+		if first == 0 {
+			first = line.at
+		}
+	}
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, line := range r.rows {
 		if line.hidden {
 			continue
 		}
-		at := max(0, line.at-r.rows[0].at).Round(100 * time.Microsecond)
+		at := max(0, line.at-first).Round(100 * time.Microsecond)
 		_, _ = fmt.Fprintf(w, "%v\t%s\t%s\t", at, line.process, line.description)
 		switch {
 		case line.err != nil:
