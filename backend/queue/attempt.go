@@ -283,5 +283,7 @@ func (m marked) Unwrap() []error { return []error{m.error, m.mark} }
 // Final marks an error of [Service.Acquire] after which nothing remains of the attempt.
 func Final(err error) error { return marked{err, errFinal} }
 
-// Retry marks an error of [Service.Acquire] that goes away soon.
+// Retry marks an error of [Service.Acquire] that goes away soon: an attempt without a place in the queue asks again,
+// unless the outcome of one of its requests is not known. Any other error ends such an attempt. One with a place asks
+// again after every error but ErrInvalid and ErrClosed. Both end when requests have failed for as long as their TTL.
 func Retry(err error) error { return marked{err, errRetry} }

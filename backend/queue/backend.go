@@ -39,7 +39,8 @@ var (
 	_ Events                 = (*Backend)(nil)
 )
 
-// New returns the Backend of a Service. If the Service is a [Pusher] it reports its events to the Backend.
+// New returns the Backend of a Service. If the Service is a [Pusher], give it the Backend before that is used: the
+// example shows how.
 func New(svc Service) *Backend {
 	b := &Backend{
 		svc: svc, life: call.NewLife(), attempts: map[string]*attempt{}, settled: map[string]struct{}{},

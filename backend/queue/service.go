@@ -33,8 +33,9 @@ func Provisional(ttl time.Duration, unclaimed int) time.Duration {
 }
 
 // Service is the driver of a service. Its methods may be called concurrently. Each makes one round trip (more only if
-// the service has many dead waiters to remove), returns when ctx ends, and does not retry. An error is marked as those
-// of a backend.Backend are. The methods must be idempotent: an operation that is executed twice has the effect of one.
+// the service has many dead waiters to remove), returns when ctx ends, and does not retry. A ctx may have no deadline, so
+// the Service has a time limit of its own for a request. An error is marked as those of a backend.Backend are. The methods
+// must be idempotent: an operation that is executed twice has the effect of one.
 //
 // Package queuetest has a Service in memory that is the reference for what each operation does, and checks another one.
 type Service interface {
@@ -52,13 +53,16 @@ type Service interface {
 	Close(ctx context.Context) error
 }
 
-// Pusher is a Service that reports events, by calling the methods of [Events].
+// Pusher is a Service that reports events, by calling the methods of [Events]: those of the Backend that [New] makes of
+// it, which the driver gives it before the Backend is used. It restores a connection for events that has ended. A Service
+// that reports Lost does so also while no attempt waits.
 type Pusher interface {
 	// Use is called before an attempt asks for a key that it may wait for, and stop when it does not wait any more.
 	Use(key string) (stop func())
 	// Listening reports whether events of key would arrive now.
 	Listening(key string) bool
-	// Listen waits until Listening is true. It returns [ErrPoll] if there will be no events.
+	// Listen waits until Listening is true. It returns [ErrPoll] if there will be no events, and another error if it has
+	// waited for as long as a request may take: to the attempt, that is an error of a request.
 	Listen(ctx context.Context, key string) error
 	// Doubt is called if an event that was sent for key has not arrived for a second.
 	Doubt(key string)
@@ -76,7 +80,8 @@ type Events interface {
 	Removed(key, owner string)
 	// Lost reports that a grant was broken.
 	Lost(owner string)
-	// Interrupted reports that events of a key may have been lost; "" means all keys.
+	// Interrupted reports that events of a key may have been lost; "" means all keys. Its waiters ask. If a connection
+	// has ended it is called when Listening is false, so that they do not expect events before it is restored.
 	Interrupted(key string)
 }
 
