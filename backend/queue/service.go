@@ -33,9 +33,9 @@ func Provisional(ttl time.Duration, unclaimed int) time.Duration {
 }
 
 // Service is the driver of a service. Its methods may be called concurrently. Each makes one round trip (more only if
-// the service has many dead waiters to remove), returns when ctx ends, and does not retry. A ctx may have no deadline, so
-// the Service has a time limit of its own for a request. An error is marked as those of a backend.Backend are. The methods
-// must be idempotent: an operation that is executed twice has the effect of one.
+// the service has many dead waiters to remove), returns when ctx ends, and does not retry. A ctx may have no deadline,
+// so the Service has a time limit of its own for a request. An error is marked as those of a backend.Backend are. The
+// methods must be idempotent: an operation that is executed twice has the effect of one.
 //
 // Package queuetest has a Service in memory that is the reference for what each operation does, and checks another one.
 type Service interface {
@@ -54,8 +54,8 @@ type Service interface {
 }
 
 // Pusher is a Service that reports events, by calling the methods of [Events]: those of the Backend that [New] makes of
-// it, which the driver gives it before the Backend is used. It restores a connection for events that has ended. A Service
-// that reports Lost does so also while no attempt waits.
+// it, which the driver gives it before the Backend is used. It restores a connection for events that has ended. A
+// Service that reports Lost does so also while no attempt waits.
 type Pusher interface {
 	// Use is called before an attempt asks for a key that it may wait for, and stop when it does not wait any more.
 	Use(key string) (stop func())

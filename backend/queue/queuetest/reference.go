@@ -23,8 +23,8 @@ import (
 //	ended     a set of owners
 //
 // A service may forget an owner of ended when no request of its attempt can arrive any more (Lateness of
-// backend.Capabilities). It may forget the rest of a key without holders and waiters when its clock, which must never be
-// set back, has passed last microseconds.
+// backend.Capabilities). It may forget the rest of a key without holders and waiters when its clock, which must never
+// be set back, has passed last microseconds.
 //
 // A holder is unclaimed from when its grant was pushed until its process shows that it is alive. At most one waiter is
 // asked: the first.
