@@ -50,7 +50,8 @@ func (l *listener) listen(life context.Context, events queue.Events) {
 	l.mu.Lock()
 	l.end = end
 	l.mu.Unlock()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.base+"/events?"+url.Values{"process": {l.process}}.Encode(), nil)
+	from := l.base + "/events?" + url.Values{"process": {l.process}}.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
 		return
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/interlock-go/lock/backend/queue"
 )
 
-// key is the state of a key. This file is the rule as the comment of queuetest.Reference states it: the numbers are those
-// of its steps. Times are by the clock of the server, and never zero.
+// key is the state of a key. This file is the rule as the comment of queuetest.Reference states it: the numbers are
+// those of its steps. Times are by the clock of the server, and never zero.
 type key struct {
 	holders  []*attempt // in the order of their tokens
 	waiters  []*attempt // in the order in which they came
@@ -285,7 +285,8 @@ func (k *key) suspect(process string) {
 }
 
 func (a *attempt) holder() *backend.Holder {
-	return &backend.Holder{Contender: backend.Contender{Owner: a.Owner, Metadata: a.Metadata, Share: a.Share}, Token: a.token}
+	c := backend.Contender{Owner: a.Owner, Metadata: a.Metadata, Share: a.Share}
+	return &backend.Holder{Contender: c, Token: a.token}
 }
 
 func find(of []*attempt, owner string) *attempt {

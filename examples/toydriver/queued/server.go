@@ -36,7 +36,9 @@ type stream struct {
 
 // NewServer returns a service without locked keys.
 func NewServer() *Server {
-	return &Server{start: time.Now(), keys: map[string]*key{}, streams: map[string]*stream{}, ended: map[late]time.Duration{}}
+	return &Server{
+		start: time.Now(), keys: map[string]*key{}, streams: map[string]*stream{}, ended: map[late]time.Duration{},
+	}
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

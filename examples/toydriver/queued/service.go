@@ -29,7 +29,8 @@ type service struct {
 // Acquire implements queue.Service.
 func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
 	sent, results, err := s.do(ctx, operation{
-		Kind: acquire, Key: []byte(a.Key), Owner: a.Owner, Metadata: a.Metadata, Share: a.Share, TTL: a.TTL, NoQueue: a.Mode == queue.NoQueue,
+		Kind: acquire, Key: []byte(a.Key), Owner: a.Owner, Metadata: a.Metadata, Share: a.Share, TTL: a.TTL,
+		NoQueue: a.Mode == queue.NoQueue,
 	})
 	answer := results[0].Answer
 	answer.Sent = sent
@@ -55,7 +56,9 @@ func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 
 // End implements queue.Service.
 func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
-	kinds := map[queue.Kind]string{queue.Release: release, queue.Abandon: release, queue.Downgrade: downgrade, queue.Break: breakAny}
+	kinds := map[queue.Kind]string{
+		queue.Release: release, queue.Abandon: release, queue.Downgrade: downgrade, queue.Break: breakAny,
+	}
 	ops := make([]operation, len(ends))
 	for i, e := range ends {
 		ops[i] = operation{Kind: kinds[e.Kind], Key: []byte(e.Key), Owner: e.Owner, Share: e.Share, Late: e.Late}
