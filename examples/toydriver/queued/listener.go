@@ -89,6 +89,8 @@ func report(e event, to queue.Events) {
 		to.LeaseEnds(e.Owner, e.Left)
 	case asked:
 		to.Asked(key, e.Owner)
+	case removed:
+		to.Removed(key, e.Owner)
 	case lost:
 		to.Lost(e.Owner)
 	}

@@ -66,8 +66,8 @@ func (k *key) do(now time.Duration, process string, op operation) (r result) {
 	return r
 }
 
-// expire is step 1. It reports whether it has removed a holder.
-func (k *key) expire(now time.Duration) (removed bool) {
+// expire is step 1. It reports whether a lease has ended.
+func (k *key) expire(now time.Duration) (ended bool) {
 	k.holders = slices.DeleteFunc(k.holders, func(h *attempt) bool {
 		if h.end > now {
 			return false
@@ -76,13 +76,13 @@ func (k *key) expire(now time.Duration) (removed bool) {
 			k.suspect(h.process)
 			k.lapses = min(k.lapses+1, queue.MaxUnclaimed)
 		}
-		removed = true
+		ended = true
 		return true
 	})
 	if len(k.holders)+len(k.waiters) == 0 {
 		k.suspects, k.lapses, k.informed = nil, 0, 0
 	}
-	return removed
+	return ended
 }
 
 // alive is step 3.
@@ -138,10 +138,18 @@ func (k *key) breakHolders(owner string) (held bool, holder *backend.Holder) {
 
 // admit is step 5. It returns the shortest lease of the grants that it has pushed, zero if there is none.
 func (k *key) admit(now time.Duration, self, sender string) (shortest time.Duration) {
+	dismissed := map[string]bool{} // processes
+	dismiss := func(w *attempt) {
+		if !dismissed[w.process] {
+			k.send(w.process, event{Kind: removed, Key: w.Key, Owner: w.Owner})
+		}
+		dismissed[w.process] = true
+	}
 	for len(k.waiters) > 0 {
 		w := k.waiters[0]
 		switch {
 		case k.suspects[w.process] || w.process != sender && !k.reachable(w.process):
+			dismiss(w)
 		case k.fits(w) && w.Owner == self:
 			k.grant(now, w, w.TTL)
 		case k.fits(w):
@@ -156,6 +164,7 @@ func (k *key) admit(now time.Duration, self, sender string) (shortest time.Durat
 			}
 		case w.asked != 0 && w.asked+queue.ProvisionalTTL <= now:
 			k.suspect(w.process)
+			dismiss(w)
 		default:
 			return shortest
 		}
@@ -191,7 +200,7 @@ func (k *key) inform(now time.Duration, watcher *attempt, end time.Duration, pus
 		return
 	}
 	var to []*attempt
-	if w := k.watcher(); w != watcher || k.end() < end {
+	if w := k.watcher(); w != watcher || k.end() < end-queue.InformSlack {
 		to = append(to, w)
 	}
 	if pushed && (k.informed == 0 || k.informed+queue.InformEvery <= now) {

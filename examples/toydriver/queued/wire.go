@@ -57,5 +57,6 @@ const (
 	granted   = "granted"
 	leaseEnds = "leaseEnds"
 	asked     = "asked"
+	removed   = "removed"
 	lost      = "lost"
 )
