@@ -16,9 +16,9 @@ const (
 
 // Differential sends n random sequences of operations, each on a key of its own, to a Service and to a [Reference], and
 // compares all answers and events. The Reference decides at the times that the answers have (Answer.Now and the others,
-// which an ErrLost needs too), so times need no tolerance but for rounding and for how long the slowest request of the
-// sequence took. A sequence in which that could change an answer is discarded; so is one in which events may have been
-// lost by a connection that ended.
+// which an ErrLost needs too), so times need no tolerance but for rounding, and then for how long the slowest request of
+// the sequence took. A sequence in which that could change an answer is discarded; so is one in which events may have
+// been lost by a connection that ended.
 //
 // A sequence that fails is shortened, and printed as a table. The environment variable LOCK_TEST_SEED repeats the
 // sequences of a run; on a service whose time is real their times differ a little.

@@ -27,7 +27,7 @@ type Harness struct {
 	Disconnect func(t testing.TB, s queue.Service) (connect func())
 
 	// Rounding is by how much a time of the service may differ from the exact one: a millisecond if the service counts
-	// those.
+	// those. Zero: the service rounds nothing, and reads its clock once in an operation.
 	Rounding time.Duration
 
 	// Virtual: the service is in memory, and the checks run in virtual time, each in a bubble of testing/synctest.

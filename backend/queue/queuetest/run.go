@@ -201,10 +201,12 @@ func (r *run) end(o op) queue.End {
 
 // compare compares what the Service said at a time with what the Reference says. untimed: the answer needs no time.
 //
-// A service may read its clock twice in an operation, as Redis does for the expiry of a key, and be suspended in
-// between. The times then differ by up to the time that the request took.
+// A service that rounds may read its clock twice in an operation, as Redis does for the expiry of a key, and be suspended
+// in between. The times then differ by up to the time that the request took.
 func (r *run) compare(o op, sent time.Time, now time.Duration, untimed bool, err error, got []field, reference func() ([]field, []Event)) bool {
-	r.cmp.rounding = max(r.cmp.rounding, r.h.Rounding+time.Since(sent))
+	if r.h.Rounding > 0 {
+		r.cmp.rounding = max(r.cmp.rounding, r.h.Rounding+time.Since(sent))
+	}
 	line := row{process: processName(o.process), description: r.seq.describe(o)}
 	switch {
 	case now == 0 && untimed:
