@@ -116,7 +116,7 @@ func TestDifferentialFinds(t *testing.T) {
 					}
 					return m, events
 				})
-				failed, _ := newDiffer(t, h, rand.Uint64()).runAll(500)
+				failed, _ := newDiffer(t, h, rand.Uint64()).runAll(0, 500)
 				if failed == nil {
 					t.Fatal("it was not found")
 				}

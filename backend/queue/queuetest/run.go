@@ -12,21 +12,22 @@ import (
 
 // run is one execution of a sequence by a Service and by a Reference, which decides at the times that the Service says.
 type run struct {
-	h         Harness
-	t         testing.TB
-	ctx       context.Context
-	processes []process
-	seq       sequence
-	key       string
-	attempts  []attemptSpec // those of the sequence, and those of finish
-	owners    []string      // of the attempts
-	ref       Reference
-	cmp       comparison
-	connects  map[string]func() // of the processes that are disconnected
-	wants     []Event           // that processes should get
-	now       time.Duration
-	rows      []row
-	stage     stage
+	h          Harness
+	t          testing.TB
+	ctx        context.Context
+	processes  []process
+	seq        sequence
+	key        string
+	attempts   []attemptSpec // those of the sequence, and those of finish
+	owners     []string      // of the attempts
+	ref        Reference
+	cmp        comparison
+	connects   map[string]func() // of the processes that are disconnected
+	wants      []Event           // that processes should get
+	now        time.Duration
+	rows       []row
+	operations int
+	stage      stage
 
 	// The outcome.
 	discarded bool   // rounding may change an answer, or events may have been lost
@@ -207,6 +208,7 @@ func (r *run) compare(o op, sent time.Time, now time.Duration, untimed bool, err
 	if r.h.Rounding > 0 {
 		r.cmp.rounding = max(r.cmp.rounding, r.h.Rounding+time.Since(sent))
 	}
+	r.operations++
 	line := row{process: processName(o.process), description: r.seq.describe(o)}
 	switch {
 	case now == 0 && untimed:
