@@ -36,7 +36,7 @@ func ruleHarness(t *testing.T) queuetest.Harness {
 	return queuetest.Harness{
 		Open:       func(t testing.TB, events queue.Events) queue.Service { return newRuled(t, addr, prefix, events) },
 		Disconnect: func(t testing.TB, s queue.Service) (connect func()) { return s.(*ruled).disconnect(t) },
-		Rounding:   2 * time.Millisecond, // an end is rounded when it is written, and when it is read
+		Rounding:   3 * time.Millisecond, // an end is rounded when it is written, read and reported
 	}
 }
 
