@@ -26,6 +26,7 @@ type process struct {
 // counted counts the requests of a Service, and those in flight at the same time.
 type counted struct {
 	*queuetest.Service
+	answered func() // called before Acquire returns, if it is set
 
 	mu       sync.Mutex
 	inFlight int
@@ -52,7 +53,11 @@ func (c *counted) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		c.inFlight--
 		c.mu.Unlock()
 	}()
-	return c.Service.Acquire(ctx, a)
+	answer, err := c.Service.Acquire(ctx, a)
+	if c.answered != nil {
+		c.answered()
+	}
+	return answer, err
 }
 
 func (c *counted) End(ctx context.Context, ends []queue.End) []queue.Ended {
@@ -128,7 +133,12 @@ func (p process) lock(t *testing.T, share backend.Share, limit time.Duration) ba
 // waits begins to acquire the key, and returns when the attempt waits.
 func (p process) waits(t *testing.T, ctx context.Context, share backend.Share) <-chan result {
 	t.Helper()
-	req, waiting, got := request(share), make(chan struct{}), make(chan result, 1)
+	return p.waitsFor(t, ctx, request(share))
+}
+
+func (p process) waitsFor(t *testing.T, ctx context.Context, req backend.Request) <-chan result {
+	t.Helper()
+	waiting, got := make(chan struct{}), make(chan result, 1)
 	req.OnWait = func(*backend.LockedError) { close(waiting) }
 	go func() {
 		begun := time.Now()

@@ -47,6 +47,15 @@ func TestUntil(t *testing.T) {
 			t.Errorf("Until after a renewal that took a second: want %v after it was sent, got %v", ttl, g.Until().Sub(sent))
 		}
 		release(t, g)
+		sent = time.Now()
+		g, err := p.TryAcquire(t.Context(), request(backend.Share{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := sent.Add(ttl); !g.Until().Equal(want) {
+			t.Errorf("Until of a grant of TryAcquire, which took a second: want %v after it was sent, got %v", ttl, g.Until().Sub(sent))
+		}
+		release(t, g)
 	})
 }
 
@@ -190,6 +199,41 @@ func TestStoppedWriter(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
+		release(t, reader)
+	})
+}
+
+// TestBehindStoppedWaiters: a waiter that gets no event, because more than Informed stopped ones are before it, is granted
+// the key because the process that has unlocked looks whether they claim it.
+func TestBehindStoppedWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := queuetest.NewServer()
+		holder, live := start(t, s), start(t, s)
+		g := holder.lock(t, backend.Share{}, time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range queue.Informed + 1 {
+			p := start(t, s)
+			p.waits(t, ctx, backend.Share{})
+			p.stop()
+		}
+		next := live.waits(t, t.Context(), backend.Share{})
+		release(t, g)
+		release(t, granted(t, next, 3*queue.ProvisionalTTL))
+	})
+}
+
+// TestReadersBehindStoppedWriter: readers that wait behind a stopped writer are admitted after ProvisionalTTL.
+func TestReadersBehindStoppedWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := queuetest.NewServer()
+		a, b, stopped := start(t, s), start(t, s), start(t, s)
+		reader := a.lock(t, backend.Reader, time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stopped.waits(t, ctx, backend.Share{})
+		stopped.stop()
+		release(t, granted(t, b.waits(t, t.Context(), backend.Reader), queue.ProvisionalTTL+200*time.Millisecond))
 		release(t, reader)
 	})
 }

@@ -143,8 +143,8 @@ func (s Step) mutated(root string) ([]byte, error) {
 // tested runs tests of the step, as they are or with an overlay, and returns what go test says.
 func (s Step) tested(root, run string, more ...string) ([]byte, error) {
 	limit := "40s"
-	if strings.HasPrefix(s.Dir, "integration") {
-		limit = "2m" // a server starts first
+	if strings.HasPrefix(s.Dir, "integration") || run == rule {
+		limit = "2m" // a server starts first, or a sequence of operations is shortened
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()

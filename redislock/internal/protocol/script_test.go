@@ -1,9 +1,12 @@
 package protocol
 
 import (
+	"context"
 	"encoding"
+	"errors"
 	"testing"
 
+	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/backend/call"
 )
 
@@ -19,5 +22,31 @@ func TestWritten(t *testing.T) {
 		if b, err := name.MarshalBinary(); string(b) != script.SHA || err != nil || !sending.Written() {
 			t.Errorf("got %q, %v", b, err)
 		}
+	}
+}
+
+// A request that has been withdrawn before it was encoded is not written.
+func TestWithdrawn(t *testing.T) {
+	life := call.NewLife()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, encoded := make(chan struct{}), make(chan error, 1)
+	_, err := call.Detached(ctx, life, func(ctx context.Context, sending *call.Sending) (int, error) {
+		name := Source("return 1").Command(ctx, sending, false, nil, nil).Args()[1].(encoding.BinaryMarshaler)
+		cancel()
+		<-ended
+		b, err := name.MarshalBinary()
+		if err == nil {
+			t.Errorf("a request whose context has ended: want it not encoded, got %q", b)
+		}
+		encoded <- err
+		return 0, err
+	})
+	if backend.OutcomeUnknown(err) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that was not written: want the error of its context and a known outcome, got %v", err)
+	}
+	close(ended)
+	<-encoded
+	if err := life.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
