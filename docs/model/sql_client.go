@@ -108,7 +108,7 @@ func (m SQL) clientSteps(s SQLState, i int8, to func(Kind, Step, SQLState)) {
 			})
 		}
 	}
-	if c.phase < crashed && c.phase != idle && s.faults > 0 {
+	if c.phase < gone && c.phase != idle && s.faults > 0 {
 		step(Fault, "crashes", func(s *SQLState, c *client) {
 			s.faults--
 			m.letGo(s, i)
@@ -150,7 +150,7 @@ func (m SQL) clientSteps(s SQLState, i int8, to func(Kind, Step, SQLState)) {
 			})
 		}
 		step(Calm, "unlocks", func(s *SQLState, _ *client) { m.send(s, i, freeing, release) })
-	case asking, freeing, abandoning, crashed, gone:
+	case asking, freeing, abandoning, gone:
 	}
 }
 
@@ -216,7 +216,7 @@ func (m SQL) receive(s *SQLState, i int8) {
 		}
 	case freeing, abandoning:
 		m.end(s, i)
-	case idle, waiting, crashed, gone:
+	case idle, waiting, gone:
 	}
 }
 
@@ -265,7 +265,7 @@ func (m SQL) broken(s *SQLState, i int8) {
 		}
 	case freeing, abandoning:
 		m.send(s, i, c.phase, r&^entombing)
-	case idle, waiting, holding, crashed, gone:
+	case idle, waiting, holding, gone:
 	}
 }
 

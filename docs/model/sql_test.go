@@ -14,6 +14,11 @@ func both(t *testing.T, name string, run func(t *testing.T, postgreSQL bool)) {
 	t.Run(name+", MySQL", func(t *testing.T) { run(t, false) })
 }
 
+func weights(w ...int8) (all [3]int8) {
+	copy(all[:], w)
+	return all
+}
+
 // Readers, permits and writers are admitted by transactions.
 func TestSQL(t *testing.T) {
 	for name, m := range map[string]model.SQL{
