@@ -10,9 +10,9 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// patience is for how long a request is awaited before its context is looked at. The contexts of package lock make a timer
+// firstWait is for how long a request is awaited before its context is looked at. The contexts of package lock make a timer
 // and a channel when their Done is called, and nearly all requests are answered before that.
-const patience = 2 * time.Millisecond
+const firstWait = 2 * time.Millisecond
 
 // Sending is the state of a request. One that has not been written to a connection can be withdrawn, and then certainly
 // is not executed. The zero value is ready.
@@ -39,11 +39,11 @@ func (s *Sending) withdraw() bool { return s.state.CompareAndSwap(pending, withd
 // ending is what the end of a request is awaited with.
 type ending struct {
 	done  chan struct{}
-	timer *time.Timer // of patience
+	timer *time.Timer // of firstWait
 }
 
 func newEnding() *ending {
-	e := &ending{done: make(chan struct{}, 1), timer: time.NewTimer(patience)}
+	e := &ending{done: make(chan struct{}, 1), timer: time.NewTimer(firstWait)}
 	e.timer.Stop()
 	return e
 }
@@ -84,7 +84,7 @@ func Detached[T any](ctx context.Context, life *Life, f func(context.Context, *S
 		return none, backend.ErrClosed
 	}
 	r := &request[T]{caller: ctx, end: life.ends.Get().(*ending), f: f}
-	r.end.timer.Reset(patience)
+	r.end.timer.Reset(firstWait)
 	life.dispatch(r)
 	select {
 	case <-r.end.done:
