@@ -89,11 +89,11 @@ func TestSuspectReturns(t *testing.T) {
 	p := newPrefix()
 	b, b2 := newBackend(t, p), newBackend(t, p)
 	k := b.svc.proc.Keys("k")
-	must(t, b.svc.srv.Client.ZAdd(t.Context(), k.Queue, redis.Z{Score: -100, Member: b.svc.proc.Address}).Err())
 	g := take(t, b2, request("k"))
+	must(t, b.svc.srv.Client.HSet(t.Context(), k.Holders()[0], "s", "s:"+b.svc.proc.Address).Err())
 	ch := enqueue(t.Context(), t, b, request("k"))
-	if err := b.svc.srv.Client.ZScore(t.Context(), k.Queue, b.svc.proc.Address).Err(); err != redis.Nil {
-		t.Errorf("suspect after a request: %v", err)
+	if s, err := b.svc.srv.Client.HGet(t.Context(), k.Holders()[0], "s").Result(); err != redis.Nil {
+		t.Errorf("known after a request: %q, %v", s, err)
 	}
 	must(t, g.Release(t.Context()))
 	must(t, getWithin(t, 2*time.Second, ch).Release(t.Context()))

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -122,15 +121,13 @@ func TestBrokenAfterTheHandOff(t *testing.T) {
 	b := newBackend(t, newPrefix())
 	g, r := take(t, b, request("k")), request("k")
 	r.OnWait = func(*backend.LockedError) { // both messages are here before the attempt looks
-		end := time.Now().Add(backend.MaxProvisionalTTL - 100*time.Millisecond).UnixMicro()
-		b.svc.receive(nil, fmt.Sprintf("g %s 1 %d %d %s", r.Owner, end, backend.MaxProvisionalTTL.Milliseconds(), b.svc.proc.Keys("k").Lock))
+		pushed(b, r, 1)
 		b.svc.receive(nil, "l "+r.Owner)
 	}
-	ch := enqueue(t.Context(), t, b, r)
-	must(t, g.Release(t.Context()))
-	got := get(t, ch)
-	if got.Token() <= g.Token() {
-		t.Errorf("want the grant that followed %d, got the broken one, %d", g.Token(), got.Token())
+	if got, err := b.Acquire(t.Context(), r); !errors.Is(err, backend.ErrLost) || !isUncertain(err) {
+		t.Fatalf("got %v, %v; want that the grant is lost", got, err)
 	}
-	must(t, got.Release(t.Context()))
+	must(t, b.Abandon(t.Context(), r))
+	must(t, g.Release(t.Context()))
+	must(t, take(t, b, request("k")).Release(t.Context()))
 }

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -133,10 +134,18 @@ func TestPushBesideTheRelease(t *testing.T) {
 	must(t, err)
 	var sent atomic.Bool
 	b.svc.srv.Client.AddHook(beforeEach(func(cmd redis.Cmder) {
-		if args := cmd.Args(); len(args) < 2 || args[1] != endScript.SHA || sent.Swap(true) {
+		args := cmd.Args()
+		if len(args) < 2 || sent.Load() {
 			return
 		}
-		b.svc.receive(nil, fmt.Sprintf("g %s %d %d 3000 %s", r.Owner, g.Token(), time.Now().Add(backend.MaxProvisionalTTL).UnixMicro(), b.svc.proc.Keys("k").Lock))
+		name, ok := args[1].(encoding.BinaryMarshaler)
+		if !ok {
+			return
+		}
+		if sha, err := name.MarshalBinary(); err != nil || string(sha) != endScript.SHA || sent.Swap(true) {
+			return
+		}
+		pushed(b, r, g.Token())
 		for range 200 { // a release would be sent meanwhile
 			must(t, b.svc.srv.Client.Ping(context.Background()).Err())
 		}
@@ -144,6 +153,15 @@ func TestPushBesideTheRelease(t *testing.T) {
 	if err := g.Release(t.Context()); err != nil {
 		t.Errorf("release of a grant that was held: %v", err)
 	}
+	if !sent.Load() {
+		t.Error("the notification was not sent")
+	}
+}
+
+// pushed reports to b that r was granted its key just now, as the message of a script does.
+func pushed(b *Backend, r backend.Request, token uint64) {
+	b.svc.receive(nil, fmt.Sprintf("g %d 1 %s %d %d - %s",
+		time.Now().UnixMicro(), r.Owner, token, backend.MaxProvisionalTTL.Milliseconds(), b.svc.proc.Keys(r.Key).Lock))
 }
 
 // beforeEach is a hook that is called before each command is sent.
