@@ -40,9 +40,9 @@
 // Unlock are one round trip each. A release grants the key to the first waiter and notifies
 // it in the same script, so a contended cycle is two scripts, however many processes wait.
 // Readers and permits wait in the same queue: what fits at its head is granted together.
-// An idle waiter polls at most once in a TTL: the server sends each new lease length to the
-// first waiter, which polls when the lease ends. A renewal never shortens a lease. Only the
-// clock of the server counts.
+// While a holder renews, one waiter of each process polls: the first of another process
+// about once in a TTL, when the lease ends that it knows, and the others after one and a
+// half. A renewal never shortens a lease. Only the clock of the server counts.
 //
 // The fencing token is the last token of any lock of the prefix plus one, or the clock of the server in microseconds
 // if that is greater. It rises over a release, an expiry and a break. It also rises when the
@@ -54,13 +54,17 @@
 // The lock of name N is a plain string with an expiry. redis-cli shows it, and it excludes
 // other clients that use SET NX.
 //
-//	prefix:N             owner@process token metadata      expires with the lease
-//	{prefix:N}:q         sorted set, the queue
-//	{prefix:N}:h         hash, the holders if they have shares, and what is known of processes; the lock is then
-//	                     "@shared r" (readers) or "@shared p101" (permits, 1 if it is held)
-//	{prefix:N}:e         sorted set, the ends of their leases
+//	prefix:N             owner@process token metadata, or for shares "@shared r" (readers) or
+//	                     "@shared p101" (permits, 1 if it is held); expires with the last lease
+//	{prefix:N}:q         sorted set, the queue: owner@process ttl metadata, with :weight/capacity
+//	                     after the ttl of a share; by the time of arrival
+//	{prefix:N}:h         hash, the holders of shares by owner: owner@process
+//	                     token:weight/capacity:slots: metadata; its field s is what is known of processes
+//	{prefix:N}:e         sorted set, the ends of the leases of shares
 //	{prefix:}:t          the last fencing token of the prefix; in a cluster one for each slot
 //	{prefix:N}:x:owner   tombstone: refuses late requests of an abandoned attempt
+//
+// lua/state.lua has the details. Times are those of the server, in microseconds.
 //
 // The key of a name that contains a brace or begins with a percent sign has a percent sign
 // and the name with %, { and } percent-encoded. All clients that share a lock must use the
