@@ -76,3 +76,51 @@ func TestSharesOutOfMemory(t *testing.T) {
 	}
 	must(t, later.Release(t.Context()))
 }
+
+// A server without free memory refuses new locks, and still renews, releases, hands over, breaks and refuses late requests.
+func TestOutOfMemory(t *testing.T) {
+	addr := private(t, "--maxmemory-policy", "noeviction")
+	b, b2, c := openURL(t, "redis://"+addr), openURL(t, "redis://"+addr), client(t, addr)
+	px := newProxy(t, addr)
+	unsure := openURL(t, "redis://"+px.Addr)
+	g, free, late := take(t, b, request("k")), take(t, b, request("free")), request("late")
+	px.Next(acquireScript, drop)
+	if _, err := unsure.TryAcquire(t.Context(), late); !isUncertain(err) {
+		t.Fatalf("without a reply: %v", err)
+	}
+	ch := enqueue(t.Context(), t, b, request("k"))
+	behind := enqueue(t.Context(), t, b2, request("k"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := request("k")
+	last := enqueue(ctx, t, b2, ended)
+	must(t, c.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	defer c.ConfigSet(context.Background(), "maxmemory", "0")
+
+	_, err := b.TryAcquire(t.Context(), request("other"))
+	if err == nil || !strings.Contains(err.Error(), "OOM") || isUncertain(err) {
+		t.Errorf("acquire: %v", err)
+	}
+	for _, err := range b.RenewBatch(t.Context(), batchOf(5*time.Second, g, free)) {
+		must(t, err)
+	}
+	must(t, free.Release(t.Context()))
+	must(t, g.Release(t.Context()))
+	g = getWithin(t, 5*time.Second, ch)
+	must(t, g.Renew(t.Context(), time.Minute))
+	cancel()
+	<-last
+	must(t, b2.Abandon(t.Context(), ended))
+	_, err = b2.Break(t.Context(), "k", "")
+	must(t, err)
+	must(t, getWithin(t, 5*time.Second, behind).Release(t.Context()))
+	for range 2 {
+		must(t, unsure.Abandon(t.Context(), late))
+	}
+	k := b.svc.proc.Keys("late")
+	if n := c.Exists(t.Context(), k.Tombstone(late.Owner)).Val(); n != 1 {
+		t.Error("a late request is not refused")
+	}
+	if n := c.Exists(t.Context(), k.Lock, b.svc.proc.Keys("k").Lock, b.svc.proc.Keys("k").Queue, b.svc.proc.Keys("free").Lock).Val(); n != 0 {
+		t.Errorf("%d keys left", n)
+	}
+}

@@ -142,3 +142,45 @@ func TestAges(t *testing.T) {
 	must(t, b.svc.srv.Client.Del(t.Context(), k.Queue).Err())
 	must(t, g.Release(t.Context()))
 }
+
+// Break removes the holder, notifies its process, and lets the first waiter in.
+func TestBreak(t *testing.T) {
+	p := newPrefix()
+	b, b2 := newBackend(t, p), newBackend(t, p)
+	if h, err := b.Break(t.Context(), "k", ""); h != nil || err != nil {
+		t.Fatal(h, err)
+	}
+	for _, share := range []backend.Share{{}, backend.Reader, permits(2, 3)} {
+		lost := make(chan error, 1)
+		r := shareRequest("k", share)
+		r.OnLost = func(err error) { lost <- err }
+		g := take(t, b, r)
+		ch := enqueue(t.Context(), t, b, request("k"))
+		other := request("k").Owner
+		var locked *backend.LockedError
+		if _, err := b2.Break(t.Context(), "k", other); !errors.As(err, &locked) || locked.Holder.Owner != r.Owner {
+			t.Errorf("break of another owner: %v", err)
+		}
+		h, err := b2.Break(t.Context(), "k", r.Owner)
+		must(t, err)
+		if h == nil || h.Owner != r.Owner || h.Token != g.Token() || h.Share != share || h.Metadata != r.Metadata || h.Left <= 0 {
+			t.Errorf("broken: %+v", h)
+		}
+		select {
+		case err := <-lost:
+			if !errors.Is(err, backend.ErrLost) {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("OnLost of the holder was not called")
+		}
+		g2 := get(t, ch)
+		if g2.Token() <= g.Token() {
+			t.Error("the token did not rise")
+		}
+		if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("release: %v", err)
+		}
+		must(t, g2.Release(t.Context()))
+	}
+}

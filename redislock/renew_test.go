@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func takeMany(t testing.TB, b *Backend, n int) []backend.Grant {
@@ -211,5 +213,34 @@ func TestRenewBatchWaitsForReplicas(t *testing.T) {
 	}
 	if held[0].Until() != until {
 		t.Error("a renewal without replicas moved Until")
+	}
+}
+
+// A client of the caller, with three retries, sends no request to downgrade and no batch of renewals twice.
+func TestDroppedRepliesOfDowngradeAndBatch(t *testing.T) {
+	px := newProxy(t, sharedServer(t))
+	own := redis.NewClient(&redis.Options{Addr: px.Addr})
+	defer own.Close()
+	b, err := New(own, WithPrefix(newPrefix()))
+	must(t, err)
+	defer closeBackend(t, b)
+	g, kept := take(t, b, request("k")), takeMany(t, b, 2)
+	for script, send := range map[*protocol.Script]func() error{
+		endScript:        func() error { return g.(backend.Downgrader).Downgrade(t.Context()) },
+		theScripts.renew: func() error { return errors.Join(b.RenewBatch(t.Context(), batchOf(time.Minute, kept...))...) },
+	} {
+		var sent atomic.Int64
+		px.Set(onScript(script, func() action { sent.Add(1); return drop }))
+		if err := send(); !isUncertain(err) {
+			t.Errorf("without a reply: %v", err)
+		}
+		px.Set(nil)
+		if n := sent.Load(); n != 1 {
+			t.Errorf("sent %d times", n)
+		}
+	}
+	must(t, g.(backend.Downgrader).Downgrade(t.Context()))
+	for _, g := range append(kept, g) {
+		must(t, g.Release(t.Context()))
 	}
 }

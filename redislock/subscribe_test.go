@@ -230,3 +230,54 @@ func TestSubscriptionsThatFailForLong(t *testing.T) {
 		t.Error("it waits on")
 	}
 }
+
+// A subscription that the server ends is restored, and a grant of the time between is found.
+func TestSubscriptionRestored(t *testing.T) {
+	p := newPrefix()
+	b, b2 := newBackend(t, p), newBackend(t, p)
+	g := take(t, b, request("k"))
+	ch := enqueue(t.Context(), t, b2, request("k"))
+	endSubscriptions(t, b2)()
+	must(t, g.Release(t.Context()))
+	g2 := get(t, ch)
+	must(t, g2.Renew(t.Context(), time.Hour)) // its end wakes no waiter
+	ch = enqueue(t.Context(), t, b, request("k"))
+	endSubscriptions(t, b)
+	must(t, g2.Release(t.Context())) // to a process without a subscription
+	must(t, getWithin(t, 5*time.Second, ch).Release(t.Context()))
+}
+
+// It is restored in a process without waiters too: a holder is to be notified of a break.
+func TestSubscriptionOfHolderRestored(t *testing.T) {
+	p := newPrefix()
+	b, b2 := newBackend(t, p), newBackend(t, p)
+	r, lost := request("k"), make(chan error, 1)
+	r.OnLost = func(err error) { lost <- err }
+	take(t, b, r)
+	endSubscriptions(t, b)()
+	_, err := b2.Break(t.Context(), "k", "")
+	must(t, err)
+	select {
+	case <-lost:
+	case <-time.After(10 * time.Second):
+		t.Error("OnLost of the holder was not called")
+	}
+}
+
+// endSubscriptions ends those of all processes at the shared server. again waits until b is subscribed again: by itself,
+// after the client library has made a connection of its own, which b closes.
+func endSubscriptions(t *testing.T, b *Backend) (again func()) {
+	t.Helper()
+	before := listenerOf(b)
+	n, err := client(t, sharedServer(t)).Do(t.Context(), "client", "kill", "type", "pubsub").Int64()
+	if n == 0 || err != nil {
+		t.Fatalf("%d subscriptions were killed: %v", n, err)
+	}
+	return func() {
+		t.Helper()
+		eventually(t, "the subscription is back", func() bool {
+			l := b.svc.subs.listenerOf(b.svc.proc.Channel())
+			return l != nil && l != before
+		})
+	}
+}
