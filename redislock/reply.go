@@ -49,7 +49,7 @@ func parseHolder(text string, left, us int64) backend.Holder {
 		h.Owner, h.Metadata = owner, rest
 		return h
 	}
-	h.Owner, h.Token, h.Metadata, h.Age = owner, n, metadata, age(int64(min(n, 1<<62)), us) //nolint:gosec // at most 2^62
+	h.Owner, h.Token, h.Metadata, h.Age = owner, n, metadata, age(int64(min(n, 1<<62)), us)
 	if f := strings.Split(share, ":"); shared && len(f) == 3 {
 		h.Share, h.Slots = parseShare(f[0]), parseSlots(f[1])
 	}

@@ -117,23 +117,6 @@ func TestUntilOfPush(t *testing.T) {
 	})
 }
 
-// The answer to a renewal that was sent before the last one moves no Until.
-func TestLateAnswerOfRenewal(t *testing.T) {
-	a := &attempt{b: New(nil)}
-	now := time.Now()
-	for _, r := range []struct {
-		sent time.Time
-		ttl  time.Duration
-	}{{now, time.Minute}, {now.Add(-time.Second), time.Second}} {
-		if err := a.renewed(Renewed{Sent: r.sent}, r.ttl); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !a.Until().Equal(now.Add(time.Minute)) {
-		t.Errorf("it is trusted for %v, want a minute", a.Until().Sub(now))
-	}
-}
-
 // broken is a Service that grants every key at once and ends nothing.
 type broken struct{ Service }
 

@@ -29,7 +29,7 @@ func TestWritten(t *testing.T) {
 func TestWithdrawn(t *testing.T) {
 	life := call.NewLife()
 	ctx, cancel := context.WithCancel(t.Context())
-	ended, encoded := make(chan struct{}), make(chan error, 1)
+	ended, encoded := make(chan struct{}), make(chan struct{})
 	_, err := call.Detached(ctx, life, func(ctx context.Context, sending *call.Sending) (int, error) {
 		name := Source("return 1").Command(ctx, sending, false, nil, nil).Args()[1].(encoding.BinaryMarshaler)
 		cancel()
@@ -38,7 +38,7 @@ func TestWithdrawn(t *testing.T) {
 		if err == nil {
 			t.Errorf("a request whose context has ended: want it not encoded, got %q", b)
 		}
-		encoded <- err
+		close(encoded)
 		return 0, err
 	})
 	if backend.OutcomeUnknown(err) || !errors.Is(err, context.Canceled) {

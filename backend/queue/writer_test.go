@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,35 +9,6 @@ import (
 	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/backend/queue/queuetest"
 )
-
-// TestUnansweredThenLost: after the loss of a grant that an event brought, the request that had no answer is refused.
-func TestUnansweredThenLost(t *testing.T) {
-	for _, byEvent := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			a, b, g, next := contended(t)
-			a.svc.SetFaults(queuetest.Faults{LoseReplies: true})
-			a.Interrupted("")
-			synctest.Wait()
-			a.svc.SetFaults(queuetest.Faults{})
-			release(t, g)
-			got := granted(t, next, time.Second)
-			a.svc.SetFaults(queuetest.Faults{LoseEvents: !byEvent})
-			if _, err := b.Break(t.Context(), key, ""); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			if !byEvent {
-				if err := got.Renew(t.Context(), ttl); !errors.Is(err, backend.ErrLost) {
-					t.Errorf("Renew of a broken grant: want ErrLost, got %v", err)
-				}
-				synctest.Wait()
-			}
-			if n := a.svc.counts().late; n != 1 {
-				t.Errorf("ends that refuse late requests, after a loss: want 1, got %d", n)
-			}
-		})
-	}
-}
 
 // TestLiveWriter: a live writer that waits behind a reader keeps its place before readers that come after it. They send
 // a request in each ProvisionalTTL, however many they are, and it sends one in return.
