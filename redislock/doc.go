@@ -71,7 +71,9 @@
 // same prefix: clients whose prefixes make the same key exclude but do not notify each other.
 //
 // A foreign client that holds the key is polled at least once a second. A key of another
-// type causes an error that names the type; the driver never changes it.
+// type causes an error that names the key and the type, in the place of the lock always, in that
+// of the queue, the holders or the ends if a request needs it. The driver never changes it. The
+// fence counter is the exception: it is replaced.
 //
 // # Permissions
 //

@@ -12,7 +12,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	keys := b.svc.keysOf(key, "")
 	r, err := b.svc.srv.Eval(ctx, b.svc.scripts.inspect, keys, b.svc.channelPrefix)
 	if err == nil && r.Status == wrongType {
-		err = wrongTypeError(r, keys[0])
+		err = wrongTypeError(r)
 	}
 	if err != nil {
 		return backend.Info{}, err

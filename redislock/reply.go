@@ -27,10 +27,10 @@ const (
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// wrongTypeError returns the error of a reply about a key of another type than string.
-func wrongTypeError(r protocol.Reply, key string) error {
-	return fmt.Errorf("%w: redis key %.200q holds a %s, and a lock is a string: choose another name or prefix",
-		backend.ErrInvalid, key, r.Str(0))
+// wrongTypeError returns the error of a reply about a key of another type.
+func wrongTypeError(r protocol.Reply) error {
+	return fmt.Errorf("%w: redis key %.200q holds a %s of another program: choose another name or prefix",
+		backend.ErrInvalid, r.Str(1), r.Str(0))
 }
 
 // parseHolder parses the value of a lock, or the record of a share: owner address, token, for a share

@@ -78,7 +78,7 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		ans.Refused = true
 		return ans, nil
 	case wrongType:
-		return ans, wrongTypeError(r, keys[0])
+		return ans, wrongTypeError(r)
 	}
 	ans.Left, ans.NoPlace = protocol.OfMillis(r.Num(0)), r.Num(2) == 1
 	ans.Pass = sooner(pass, protocol.OfMillis(r.Num(1)))
@@ -226,6 +226,9 @@ func (b *service) end(ctx context.Context, e queue.End) queue.Ended {
 }
 
 func ended(r protocol.Reply, err error) queue.Ended {
+	if err == nil && r.Status == wrongType {
+		err = wrongTypeError(r)
+	}
 	return queue.Ended{Now: micros(r.US), Held: r.Status == yes, Pass: protocol.OfMillis(r.Num(0)), Err: err}
 }
 
@@ -260,7 +263,7 @@ func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
 	keys := b.keysOf(e.Key, e.Owner)
 	r, err := b.srv.Eval(ctx, b.scripts.breaks, keys, protocol.Texts(b.channelPrefix, e.Owner)...)
 	if err == nil && r.Status == wrongType {
-		err = wrongTypeError(r, keys[0])
+		err = wrongTypeError(r)
 	}
 	d := queue.Ended{Now: micros(r.US), Held: r.Status == yes, Pass: protocol.OfMillis(r.Num(1)), Err: err}
 	if err == nil && (r.Status == yes || r.Status == other) {

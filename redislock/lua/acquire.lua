@@ -1,11 +1,16 @@
 if redis.call('EXISTS', KEYS[6]) == 1 then return {-1, us} end
-if other_type then return {-2, us, other_type} end
+if foreign[KEYS[1]] then return wrong_type(KEYS[1]) end
 local self = {owner = ARGV[3], addr = ARGV[2], ttl = tonumber(ARGV[4]), share = ARGV[6], meta = meta}
 self.weight, self.capacity = parse_share(self.share)
 sender = self.addr
+if self.weight then
+  read('ZCARD', KEYS[5])
+  local refusal = wrong_type(KEYS[4], KEYS[5])
+  if refusal then return refusal end
+end
 local member = self.owner .. '@' .. self.addr .. ' ' .. ARGV[4] .. self.share .. meta
 begin(sender)
-local waits = redis.call('ZSCORE', KEYS[2], member)
+local waits = read('ZSCORE', KEYS[2], member)
 local no_place = waits and 0 or 1
 local record, at = record_of(self.owner)
 self.holds = record or holder == self.owner
@@ -29,6 +34,10 @@ if more then
   return {-6, us, shortest or 0}
 end
 if not waits and ARGV[5] ~= '0' then
+  if foreign[KEYS[2]] then
+    save()
+    return wrong_type(KEYS[2])
+  end
   -- behind the last waiter, also if the clock was set back
   local last = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0)
   redis.call('ZADD', KEYS[2], integer(math.max(us, last + 1)), member)

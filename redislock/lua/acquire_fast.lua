@@ -3,7 +3,7 @@
 -- -> {1 granted, us, left ms, pass ms, whether it had no place, token, slots}
 --    {0 held, us, left ms, pass ms, whether it had no place, whether it watches, when it asks again in us, whether its
 --       process is subscribed on this server, value or record of the first holder}
---    {-1 refused, us} {-2 a key of another type, us, type} {-6 again, us, pass ms}
+--    {-1 refused, us} {-2 a key of another type, us, type, key} {-6 again, us, pass ms}
 local meta = ARGV[7] ~= '' and ' ' .. ARGV[7] or ''
 if ARGV[6] == '' and redis.call('EXISTS', KEYS[2], KEYS[4], KEYS[6]) == 0 then
   local last = tonumber(redis.pcall('GET', KEYS[3]) or 0) or 0

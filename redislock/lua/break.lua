@@ -1,7 +1,7 @@
 -- BREAK: ARGV 2 the owner to remove, '' for any
 -- -> {1 removed, us, left ms, pass ms, value or record of the first removed holder}
---    {2 another owner, us, left ms, pass ms, its value or record} {0 free, us, 0, pass ms} {-2 a key of another type, us, type}
-if other_type then return {-2, us, other_type} end
+--    {2 another owner, us, left ms, pass ms, its value or record} {0 free, us, 0, pass ms} {-2 a key of another type, us, type, key}
+if foreign[KEYS[1]] then return wrong_type(KEYS[1]) end
 despite_memory()
 begin()
 local record, at = first()
@@ -19,6 +19,9 @@ elseif kind then
     if r then
       local _, _, addr = drop(owner)
       broken[#broken + 1] = {owner = owner, addr = addr, record = r, at = finish_of, token = tonumber(string.match(r, '^%S+ (%d+)')) or 0}
+    elseif ARGV[2] == '' then
+      redis.call('ZREM', KEYS[5], owner) -- the record has gone
+      status = 1
     end
   end
   table.sort(broken, function(a, b) return a.token < b.token end)

@@ -1,4 +1,9 @@
 local owner = ARGV[3]
+if ARGV[6] == 'd' and holder == owner then
+  read('ZCARD', KEYS[5])
+  local refusal = wrong_type(KEYS[4], KEYS[5])
+  if refusal then return refusal end
+end
 if ARGV[4] ~= '0' then
   redis.call('DEL', KEYS[6]) -- allowed when memory is exhausted, and then so is each write after it
   redis.call('SET', KEYS[6], '1', 'PX', ARGV[4])

@@ -1,6 +1,6 @@
 -- INSPECT -> {number of holders, us, of each: value or record, left ms; of each waiter: member of the queue, score}
---   {-2 a key of another type, us, type}
-if other_type then return {-2, us, other_type} end
+--   {-2 a key of another type, us, type, key}
+if foreign[KEYS[1]] then return wrong_type(KEYS[1]) end
 local r = {0, us}
 if kind == 'x' then
   r = {1, us, string.sub(value, 1, 400), left_of(finish)}

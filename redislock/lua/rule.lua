@@ -161,6 +161,8 @@ local function admit(self, waits)
     elseif suspects[w.addr] then
       dismiss(w)
     elseif w.addr ~= sender and not reachable(w.addr) then -- dead
+    elseif w.weight and not storable() then
+      dismiss(w) -- it asks, and the answer names the key of another type
     elseif fits(w.weight, w.capacity) then
       grant(w, self and w.owner == self.owner)
     elseif asked == w.owner .. '@' .. w.addr and asked_at + PROVISIONAL_TTL * 1000 <= us then
@@ -220,7 +222,7 @@ local function save()
     end
   end
   if not kind and not waiting then
-    redis.call('DEL', KEYS[2], KEYS[4], KEYS[5])
+    remove(KEYS[2], KEYS[4], KEYS[5])
     return
   end
   local list = {}
@@ -235,11 +237,11 @@ local function save()
   if text == '' then
     if known ~= '' then read('HDEL', KEYS[4], 's') end
   elseif text ~= known then
-    redis.call('HSET', KEYS[4], 's', text)
+    read('HSET', KEYS[4], 's', text)
   end
   local ms = integer(2 * math.max(math.ceil((last - us) / 1000), 0) + 60000)
   if waiting then redis.call('PEXPIRE', KEYS[2], ms) end
-  if text ~= '' or kind == 'r' or kind == 'p' then redis.call('PEXPIRE', KEYS[4], ms) end
+  if (text ~= '' or kind == 'r' or kind == 'p') and not foreign[KEYS[4]] then redis.call('PEXPIRE', KEYS[4], ms) end
   if kind == 'r' or kind == 'p' then redis.call('PEXPIRE', KEYS[5], ms) end
 end
 

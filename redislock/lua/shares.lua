@@ -1,5 +1,8 @@
 -- Shares.
 
+-- storable reports whether shares could be stored. It is true while the key has an exclusive holder.
+local function storable() return kind == 'x' or not foreign[KEYS[4]] and (kind or read('ZCARD', KEYS[5])) end
+
 local function slots_of(record) return string.match(record, '^%S+ %d+:%d+/%d+:([%d,-]*)') end
 
 local function mark(slots, digit)
@@ -86,7 +89,7 @@ local function gone()
   shares_changed = true
   forget_first()
   if (read('ZCARD', KEYS[5]) or 0) == 0 then
-    redis.call('DEL', KEYS[1], KEYS[5])
+    remove(KEYS[1], KEYS[5])
     kind, permits, value, shares_changed = nil, '', false, false
   end
 end

@@ -22,12 +22,33 @@ local FOREVER = 2 ^ 62
 -- integer formats a number: tostring(1763000000000000) would be 1.763e+15.
 local function integer(x) return string.format('%.0f', x) end
 
--- read is redis.call. For a key of another type it returns nil.
+-- read is redis.call. For a key of another type it returns nil, and notes the key: it has data of another program.
+local foreign = {}
 local function read(...)
   local r = redis.pcall(...)
   if type(r) ~= 'table' or not r.err then return r end
-  if string.find(r.err, 'WRONGTYPE', 1, true) then return nil end
+  if string.find(r.err, 'WRONGTYPE', 1, true) then
+    foreign[select(2, ...)] = true
+    return nil
+  end
   return redis.call(...) -- raises the error
+end
+
+-- wrong_type returns the reply about the first of the keys that is of another type, nil if there is none.
+local function wrong_type(...)
+  for _, key in ipairs({...}) do
+    if foreign[key] then return {-2, us, redis.call('TYPE', key).ok, key} end
+  end
+end
+
+-- remove is DEL of the keys that are not of another type.
+local function remove(...)
+  local keys = {}
+  for _, key in ipairs({...}) do
+    if key == KEYS[5] then read('ZCARD', key) end -- the others have been read
+    if not foreign[key] then keys[#keys + 1] = key end
+  end
+  if keys[1] then redis.call('DEL', unpack(keys)) end
 end
 
 -- despite_memory is a write without effect. It is allowed when memory is exhausted, and then so is each write after it.
@@ -55,11 +76,9 @@ end
 
 -- value is the value of the lock, false if it is free. kind is that of the holders: nil if there are none, 'x' exclusive
 -- or foreign, 'r' readers, 'p' permits.
-local value, other_type, kind, permits = read('GET', KEYS[1]), nil, nil, ''
+local value, kind, permits = read('GET', KEYS[1]), nil, ''
 local holder, holder_addr, finish -- of kind 'x': the owner, nil if it is foreign, and the end of its lease
-if value == nil then
-  value, other_type = '', redis.call('TYPE', KEYS[1]).ok
-end
+if value == nil then value = '' end -- it is of another type
 if value then
   kind, permits = string.match(value, '^@shared ([rp])([01]*)$')
   if not kind then
