@@ -160,7 +160,7 @@ func TestDowngradeBesideForeignData(t *testing.T) {
 	}
 }
 
-// Readers that wait beside a key in which their grants cannot be stored get an error, and hold up nobody else.
+// Readers that wait beside a key in which their grants cannot be stored get an error, and do not delay other attempts.
 func TestReadersWaitBesideForeignData(t *testing.T) {
 	p := newPrefix()
 	b, b2, c := newBackend(t, p), newBackend(t, p), client(t, sharedServer(t))
