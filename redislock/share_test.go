@@ -287,3 +287,38 @@ func TestLeastPrivilegeOfShares(t *testing.T) {
 	rules(aclRules)
 	must(t, cycle())
 }
+
+// A holder of many permits that are not beside each other has a long record. An answer has all of it.
+func TestHolderOfScatteredPermits(t *testing.T) {
+	b := newBackend(t, newPrefix())
+	const n = 200
+	var all []backend.Grant
+	for range n {
+		all = append(all, take(t, b, shareRequest("k", permits(1, n))))
+	}
+	for i := 0; i < n; i += 2 {
+		must(t, all[i].Release(t.Context()))
+	}
+	r := shareRequest("k", permits(n/2, n))
+	r.TTL = 5 * time.Second // it is the first to end
+	take(t, b, r)
+	want := func(h *backend.Holder) {
+		t.Helper()
+		if h == nil || h.Owner != r.Owner || h.Share != r.Share || len(h.Slots) != n/2 || h.Metadata != r.Metadata {
+			t.Errorf("holder %+v", h)
+		}
+	}
+	var locked *backend.LockedError
+	if _, err := b.TryAcquire(t.Context(), request("k")); !errors.As(err, &locked) {
+		t.Fatal(err)
+	}
+	want(&locked.Holder)
+	_, err := b.Break(t.Context(), "k", request("k").Owner)
+	if !errors.As(err, &locked) {
+		t.Fatal(err)
+	}
+	want(&locked.Holder)
+	h, err := b.Break(t.Context(), "k", r.Owner)
+	must(t, err)
+	want(h)
+}

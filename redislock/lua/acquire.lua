@@ -59,4 +59,4 @@ send()
 record, at = first()
 local _, _, channel = channel_of(sender)
 local here = ARGV[5] == '0' and 0 or redis.call('PUBSUB', (channel_of(sender)), channel)[2]
-return {0, us, left_of(at), pass(), no_place, (watches or is_unclaimed(record)) and 1 or 0, ask, here, string.sub(record, 1, 400)}
+return {0, us, left_of(at), pass(), no_place, (watches or is_unclaimed(record)) and 1 or 0, ask, here, shown(record)}

@@ -7,7 +7,7 @@ begin()
 local record, at = first()
 local status = record and 2 or 0
 if kind == 'x' then
-  if ARGV[2] == '' or ARGV[2] == (holder or string.sub(value, 1, 400)) then
+  if ARGV[2] == '' or ARGV[2] == (holder or shown(value)) then
     status = 1
     if holder and reachable(holder_addr) then hint(holder_addr, 'l ' .. holder) end
     release()
@@ -33,4 +33,4 @@ elseif kind then
 end
 complete()
 if status == 0 then return {0, us, 0, pass()} end
-return {status, us, left_of(at), pass(), string.sub(record, 1, 400)}
+return {status, us, left_of(at), pass(), shown(record)}

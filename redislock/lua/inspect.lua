@@ -3,7 +3,7 @@
 if foreign[KEYS[1]] then return wrong_type(KEYS[1]) end
 local r = {0, us}
 if kind == 'x' then
-  r = {1, us, string.sub(value, 1, 400), left_of(finish)}
+  r = {1, us, shown(value), left_of(finish)}
 elseif kind then
   local ends = read('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES') or {}
   for i = 1, #ends, 2 do

@@ -59,6 +59,9 @@ local function parse_owner(s)
   if owner and #owner == 32 and #addr == 17 and (#s == 50 or string.sub(s, 51, 51) == ' ') then return owner, addr end
 end
 
+-- shown returns what an answer has of a value or record: that of another program may be long.
+local function shown(record) return parse_owner(record) and record or string.sub(record, 1, 400) end
+
 -- parse_share returns weight and capacity, nil for the whole key.
 local function parse_share(s)
   local weight, capacity = string.match(s, '^:?(%d+)/(%d+)$')
