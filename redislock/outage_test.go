@@ -155,6 +155,49 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
+// The waiters of several processes outlast a restart that loses everything. The first to ask gets the lock, and the others
+// are in the queue again: each release wakes the next one, and none waits until it polls by itself.
+func TestRestartWhileProcessesWait(t *testing.T) {
+	port := freePort()
+	addr, stop, err := start(port)
+	if err != nil {
+		missing(t, err)
+	}
+	defer func() { stop() }()
+	holder := openURL(t, "redis://"+addr)
+	others := []*Backend{openURL(t, "redis://"+addr), openURL(t, "redis://"+addr)}
+	g := take(t, holder, request("k"))
+	const waiters = 8
+	ch, waits := make(chan acquired, waiters), make(chan bool)
+	for i := range waiters {
+		r := request("k")
+		r.TTL = time.Minute
+		r.OnWait = func(*backend.LockedError) { waits <- true }
+		go func() {
+			g, err := others[i%2].Acquire(context.Background(), r)
+			ch <- acquired{Grant: g, Err: err}
+		}()
+		<-waits
+	}
+	stop()
+	_, stop, err = start(port)
+	must(t, err)
+	last := g.Token()
+	for range waiters {
+		g := getWithin(t, 10*time.Second, ch) // the restart takes a part of the first
+		if g.Token() <= last {
+			t.Errorf("token %d after %d", g.Token(), last)
+		}
+		last = g.Token()
+		must(t, g.Renew(t.Context(), time.Minute))
+		must(t, g.Release(t.Context()))
+	}
+	if err := g.Renew(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("the holder from before: %v", err)
+	}
+	must(t, take(t, holder, request("k")).Release(t.Context()))
+}
+
 // A request to a server that hangs ends with its context.
 func TestHungServer(t *testing.T) {
 	px := newProxy(t, sharedServer(t))
