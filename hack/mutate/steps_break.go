@@ -11,7 +11,7 @@ var breakSteps = []Step{
 		"if owner != \"\" && owner != c.Owner {",
 		"if false {", "filelock", "TestBreakComparesTheOwner"},
 	{"BREAK compares the owner", "redislock/lua/break.lua",
-		"if ARGV[2] == '' or ARGV[2] == (holder or string.sub(value, 1, 400)) then",
+		"if ARGV[2] == '' or ARGV[2] == (holder or shown(value)) then",
 		"if true then", "redislock", rule},
 	{"Redlock: BREAK compares the owner at each node", "redislock/redlock/internal/wire/lua/break.lua",
 		"if ARGV[2] ~= '' and ARGV[2] ~= (holder or value) then",
