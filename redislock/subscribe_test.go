@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 
 	"github.com/interlock-go/lock/redislock/internal/server"
@@ -258,7 +259,10 @@ func TestSubscriptionOfHolderRestored(t *testing.T) {
 	_, err := b2.Break(t.Context(), "k", "")
 	must(t, err)
 	select {
-	case <-lost:
+	case err := <-lost:
+		if !errors.Is(err, backend.ErrLost) {
+			t.Errorf("OnLost of the holder: want ErrLost, got %v", err)
+		}
 	case <-time.After(10 * time.Second):
 		t.Error("OnLost of the holder was not called")
 	}
