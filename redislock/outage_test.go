@@ -5,10 +5,13 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -245,4 +248,78 @@ func TestClose(t *testing.T) {
 	eventually(t, "the subscription is gone", func() bool {
 		return c.PubSubNumSub(t.Context(), b.svc.proc.Channel()).Val()[b.svc.proc.Channel()] == 0
 	})
+}
+
+// Close while requests of all kinds are sent to a server that does not answer leaves no goroutine, once the read timeout of
+// the client has passed.
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	px := newProxy(t, sharedServer(t))
+	const serve = "github.com/interlock-go/lock/redislock/internal/redistest.(*Proxy).serve"
+	others := []goleak.Option{goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction(serve), goleak.IgnoreAnyFunction(serve + ".func1")}
+	own := redis.NewClient(&redis.Options{Addr: px.Addr, ReadTimeout: 500 * time.Millisecond})
+	defer own.Close()
+	for _, open := range []func() (backend.Backend, error){
+		func() (backend.Backend, error) { return New(own, WithPrefix(newPrefix())) },
+		func() (backend.Backend, error) {
+			u, err := backend.ParseURL("redis://" + px.Addr + "?read_timeout=500ms&prefix=" + newPrefix())
+			must(t, err)
+			return backend.Open(t.Context(), u)
+		},
+	} {
+		opened, err := open()
+		must(t, err)
+		b := opened.(*Backend)
+		held := takeMany(t, b, 6)
+		waiting := enqueue(t.Context(), t, b, request("k0"))
+		var sent atomic.Int64
+		silent := make(chan bool)
+		px.Set(func([]byte) action { sent.Add(1); <-silent; return never })
+		end := sync.OnceFunc(func() { px.Set(nil); close(silent) })
+		t.Cleanup(end)
+		ctx := context.Background()
+		requests := []func() error{
+			func() error { _, err := b.TryAcquire(ctx, request("x")); return err },
+			func() error { _, err := b.Acquire(ctx, request("y")); return err },
+			func() error { return held[1].Renew(ctx, time.Minute) },
+			func() error { return errors.Join(b.RenewBatch(ctx, batchOf(time.Minute, held[2], held[3]))...) },
+			func() error { return held[4].Release(ctx) },
+			func() error { return held[5].(backend.Downgrader).Downgrade(ctx) },
+			func() error {
+				return errors.Join(b.AbandonBatch(ctx, []backend.Request{request("x"), request("y")})...)
+			},
+			func() error { _, err := b.Break(ctx, "k0", ""); return err },
+			func() error { _, err := b.Inspect(ctx, "k0"); return err },
+			func() error { return b.List(ctx, func(backend.Info) bool { return true }) },
+			func() error { return b.Ping(ctx) },
+		}
+		ended := make(chan error, len(requests))
+		for _, f := range requests {
+			go func() { ended <- f() }()
+		}
+		b.svc.subs.pollNow(b.svc.proc.Channel())
+		eventually(t, "all requests are sent", func() bool { return sent.Load() >= int64(len(requests)) })
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		if err := b.Close(short); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v", err)
+		}
+		cancel()
+		for range requests {
+			if err := <-ended; err == nil {
+				t.Error("a request without a reply: want an error")
+			}
+		}
+		if a := <-waiting; !errors.Is(a.Err, backend.ErrClosed) {
+			t.Errorf("a waiter: %v", a.Err)
+		}
+		var left error
+		for end := time.Now().Add(3 * time.Second); ; {
+			if left = goleak.Find(others...); left == nil || time.Now().After(end) {
+				break
+			}
+		}
+		if left != nil {
+			t.Error(left)
+		}
+		end()
+	}
 }
