@@ -61,7 +61,7 @@ func open(ctx context.Context, client redis.UniversalClient, o options) (*Backen
 	b := &Backend{Backend: queue.New(svc), svc: svc}
 	svc.events = b.Backend
 
-	found, err := svc.srv.Probe(ctx, svc.scripts.all(), o.allowEviction)
+	found, err := svc.srv.Probe(ctx, theScripts.all(), o.allowEviction)
 	if err == nil && svc.srv.Cluster == nil {
 		// now, so that the first wait costs nothing more and holders learn of a break
 		err = svc.subs.use(svc.proc.Channel(), "").wait(ctx)

@@ -88,11 +88,10 @@ func TestDeadWaitersAfterExpiry(t *testing.T) {
 func TestSuspectReturns(t *testing.T) {
 	p := newPrefix()
 	b, b2 := newBackend(t, p), newBackend(t, p)
-	k := b.svc.proc.Keys("k")
 	g := take(t, b2, request("k"))
-	must(t, b.svc.srv.Client.HSet(t.Context(), k.Holders()[0], "s", "s:"+b.svc.proc.Address).Err())
+	must(t, b.svc.srv.Client.HSet(t.Context(), b.svc.keysOf("k", "")[3], "s", "s:"+b.svc.proc.Address).Err())
 	ch := enqueue(t.Context(), t, b, request("k"))
-	if s, err := b.svc.srv.Client.HGet(t.Context(), k.Holders()[0], "s").Result(); err != redis.Nil {
+	if s, err := b.svc.srv.Client.HGet(t.Context(), b.svc.keysOf("k", "")[3], "s").Result(); err != redis.Nil {
 		t.Errorf("known after a request: %q, %v", s, err)
 	}
 	must(t, g.Release(t.Context()))

@@ -10,7 +10,7 @@ import (
 // Inspect returns the holder and the waiters of a key.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
 	keys := b.svc.keysOf(key, "")
-	r, err := b.svc.srv.Eval(ctx, b.svc.scripts.inspect, keys, b.svc.channelPrefix)
+	r, err := b.svc.srv.Eval(ctx, theScripts.inspect, keys, b.svc.channelPrefix)
 	if err == nil && r.Status == wrongType {
 		err = wrongTypeError(r)
 	}
@@ -26,5 +26,5 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	call := func(name string) server.Call {
 		return server.Call{Keys: b.svc.keysOf(name, ""), Args: []any{b.svc.channelPrefix}}
 	}
-	return b.svc.srv.List(ctx, b.svc.proc, b.svc.scripts.inspect, call, info, yield)
+	return b.svc.srv.List(ctx, b.svc.proc, theScripts.inspect, call, info, yield)
 }

@@ -56,7 +56,7 @@ func newRuled(t testing.TB, addr, prefix string, events queue.Events) *ruled {
 	o.prefix = prefix
 	r.service = newService(r.client, o)
 	r.events = events
-	if _, err := r.srv.Probe(t.Context(), r.scripts.all(), false); err != nil {
+	if _, err := r.srv.Probe(t.Context(), theScripts.all(), false); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.subs.use(r.channel, "").wait(t.Context()); err != nil {

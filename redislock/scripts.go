@@ -39,8 +39,9 @@ var (
 	luaInspect string
 )
 
-// scripts are the scripts of a service.
 type scripts struct{ acquire, renew, renewKey, end, breaks, pass, inspect *protocol.Script }
+
+var theScripts = newScripts()
 
 func newScripts() *scripts {
 	common := luaState + luaShares + luaRule
@@ -57,8 +58,6 @@ func newScripts() *scripts {
 	s.renew.FirstKey = s.renewKey
 	return s
 }
-
-var theScripts = newScripts()
 
 func (s *scripts) all() []*protocol.Script {
 	return []*protocol.Script{s.acquire, s.renew, s.renewKey, s.end, s.breaks, s.pass, s.inspect}

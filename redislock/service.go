@@ -20,12 +20,11 @@ import (
 
 // service is the queue.Service: a script each.
 type service struct {
-	srv     *server.Server
-	proc    protocol.Process
-	opt     options
-	subs    *subscriptions
-	events  queue.Events // set before the first message can arrive
-	scripts *scripts
+	srv    *server.Server
+	proc   protocol.Process
+	opt    options
+	subs   *subscriptions
+	events queue.Events // set before the first message can arrive
 
 	channelPrefix, channel string // of proc
 
@@ -42,7 +41,7 @@ func newService(client redis.UniversalClient, o options) *service {
 	if _, ok := client.(*redis.ClusterClient); ok {
 		kind = protocol.ShardedAddress
 	}
-	b := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o, scripts: theScripts}
+	b := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o}
 	b.channelPrefix, b.channel = b.proc.ChannelPrefix(), b.proc.Channel()
 	b.srv.Failed = b.requestFailed
 	b.subs = newSubscriptions(b)
@@ -60,17 +59,17 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 	l := b.listenerFor(a)
 	keys := b.keysOf(a.Key, a.Owner)
 	args := protocol.Texts(b.channelPrefix, b.proc.Address, a.Owner, millis(a.TTL), mode, formatShare(a.Share), a.Metadata)
-	r, replicas, err := b.eval(ctx, b.scripts.acquire, keys, args...)
+	r, replicas, err := b.eval(ctx, theScripts.acquire, keys, args...)
 	var pass time.Duration // of the replies before
 	for err == nil && r.Status == again {
 		pass = sooner(pass, protocol.OfMillis(r.Num(0)))
-		r, replicas, err = b.eval(ctx, b.scripts.acquire, keys, args...)
+		r, replicas, err = b.eval(ctx, theScripts.acquire, keys, args...)
 	}
 	switch {
 	case redis.IsTryAgainError(err): // the slot migrates
-		return queue.Answer{}, queue.Retry(err)
+		return queue.Answer{Pass: pass}, queue.Retry(err)
 	case err != nil:
-		return queue.Answer{}, err
+		return queue.Answer{Pass: pass}, err
 	}
 	ans := queue.Answer{Sent: r.Sent, Now: micros(r.US)}
 	switch r.Status {
@@ -129,9 +128,9 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	all := make([]queue.Renewed, len(holds))
 	if len(holds) == 1 {
 		c := b.renewal(holds[0])
-		r, replicas, err := b.eval(ctx, b.scripts.renew, c.Keys, c.Args...)
+		r, replicas, err := b.eval(ctx, theScripts.renew, c.Keys, c.Args...)
 		if err == nil && r.Status == heldByShares {
-			r, replicas, err = b.eval(ctx, b.scripts.renewKey, []string{c.Keys[0], c.Keys[3], c.Keys[4]}, c.Args...)
+			r, replicas, err = b.eval(ctx, theScripts.renewKey, []string{c.Keys[0], c.Keys[3], c.Keys[4]}, c.Args...)
 		}
 		all[0] = b.renewed(r, replicas, err)
 		return all
@@ -148,7 +147,7 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	if b.opt.replicas > 0 {
 		wait = b.waitCommand
 	}
-	for i, r := range b.batch(ctx, b.scripts.renew, calls, wait) {
+	for i, r := range b.batch(ctx, theScripts.renew, calls, wait) {
 		replicas := 0
 		if r.Err == nil && wait != nil {
 			replicas = acknowledged(r.Last)
@@ -198,7 +197,7 @@ func (b *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 		}
 		at, calls = append(at, i), append(calls, b.ending(e))
 	}
-	for i, r := range b.batch(ctx, b.scripts.end, calls, nil) {
+	for i, r := range b.batch(ctx, theScripts.end, calls, nil) {
 		all[at[i]] = ended(r.Reply, r.Err)
 	}
 	return all
@@ -213,7 +212,7 @@ func (b *service) end(ctx context.Context, e queue.End) queue.Ended {
 			return queue.Ended{Err: backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")}
 		}
 		c := b.ending(e)
-		r, replicas, err := b.eval(ctx, b.scripts.end, c.Keys, c.Args...)
+		r, replicas, err := b.eval(ctx, theScripts.end, c.Keys, c.Args...)
 		d := ended(r, err)
 		if err == nil && d.Held && replicas < b.opt.replicas {
 			d.Err = backend.Uncertain(b.tooFewReplicas(replicas)) // the next call completes it
@@ -221,7 +220,7 @@ func (b *service) end(ctx context.Context, e queue.End) queue.Ended {
 		return d
 	}
 	c := b.ending(e)
-	r, err := b.srv.Eval(ctx, b.scripts.end, c.Keys, c.Args...)
+	r, err := b.srv.Eval(ctx, theScripts.end, c.Keys, c.Args...)
 	return ended(r, err)
 }
 
@@ -261,7 +260,7 @@ func (b *service) member(req backend.Request) string {
 
 func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
 	keys := b.keysOf(e.Key, e.Owner)
-	r, err := b.srv.Eval(ctx, b.scripts.breaks, keys, protocol.Texts(b.channelPrefix, e.Owner)...)
+	r, err := b.srv.Eval(ctx, theScripts.breaks, keys, protocol.Texts(b.channelPrefix, e.Owner)...)
 	if err == nil && r.Status == wrongType {
 		err = wrongTypeError(r)
 	}
@@ -275,7 +274,7 @@ func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
 
 // Pass implements queue.Service.
 func (b *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	r, err := b.srv.Eval(ctx, b.scripts.pass, b.keysOf(key, ""), protocol.Texts(b.channelPrefix)...)
+	r, err := b.srv.Eval(ctx, theScripts.pass, b.keysOf(key, ""), protocol.Texts(b.channelPrefix)...)
 	return queue.Passed{Now: micros(r.US), Pass: protocol.OfMillis(r.Num(0))}, err
 }
 

@@ -125,7 +125,7 @@ local function apply(was)
     end
     redis.call('HSET', KEYS[4], unpack(records))
     redis.call('ZADD', KEYS[5], unpack(ends))
-    value, shares_changed, last_changed = true, true, true
+    value, shares_changed = true, true
   end
   forget_first()
   for _, addr in ipairs(order) do

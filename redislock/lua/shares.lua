@@ -82,7 +82,7 @@ local function first()
 end
 local function forget_first() first_record, first_end = nil, nil end
 
-local shares_changed, last_changed = false, false -- the marker must be written; the last end may have changed
+local shares_changed = false -- the marker must be written
 
 -- gone is called when shares were removed.
 local function gone()

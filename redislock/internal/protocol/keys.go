@@ -24,10 +24,6 @@ func (k Keys) Channel(address string) string { return "{" + k.Lock + "}:@" + add
 // Script returns the keys of a script that writes no tombstone.
 func (k Keys) Script() []string { return []string{k.Lock, k.Queue, k.Fence} }
 
-// Holders returns the keys of the holders of shares. A request about a share declares them, behind
-// its other keys. Another one may use them too, but is not executed in a slot that migrates.
-func (k Keys) Holders() []string { return []string{"{" + k.Lock + "}:h", "{" + k.Lock + "}:e"} }
-
 // Keys returns the keys of the lock of that name.
 func (p Process) Keys(name string) Keys {
 	lock := LockKey(p.Prefix, name)
