@@ -40,3 +40,18 @@ func TestUnclaimed(t *testing.T) {
 		t.Fatal("got", events, "want the waiter behind that of a suspect")
 	}
 }
+
+// The watcher is informed of a lease that ends earlier than before by more than InformSlack.
+func TestInformSlack(t *testing.T) {
+	var r Reference
+	r.Acquire(0, "p", attempt("a", queue.Join))
+	r.Acquire(0, "q", attempt("b", queue.Join))
+	for earlier, want := range []int{0, 1} {
+		ttl := 10*time.Second - queue.InformSlack - time.Duration(earlier)
+		r.Renew(0, "p", queue.Hold{Key: "k", Owner: "a", TTL: 10 * time.Second, Exactly: true})
+		_, events := r.Renew(0, "p", queue.Hold{Key: "k", Owner: "a", TTL: ttl, Exactly: true})
+		if len(events) != want {
+			t.Errorf("a lease of %v instead of 10s: want %d events, got %v", ttl, want, events)
+		}
+	}
+}
