@@ -8,6 +8,7 @@ package queued
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -18,26 +19,29 @@ import (
 
 // After an import of this package, lock.Open accepts toyqueue://host:port.
 func init() {
-	backend.Register("toyqueue", func(_ context.Context, u *backend.URL) (backend.Backend, error) {
+	backend.Register("toyqueue", func(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		if err := u.Params.Err(); err != nil {
 			return nil, err
 		}
 		if len(u.Hosts) != 1 {
 			return nil, backend.Invalid("URL host", fmt.Sprint(u.Hosts), "one host:port")
 		}
-		return New("http://" + u.Hosts[0]), nil
+		return New(ctx, "http://"+u.Hosts[0])
 	})
 }
 
 // Backend is a client of the service.
 type Backend struct{ *queue.Backend }
 
-// New returns a client of the service at a base URL.
-func New(base string) *Backend {
+// New returns a client of the service at a base URL, when it has its events.
+func New(ctx context.Context, base string) (*Backend, error) {
 	s := newService(base)
 	b := queue.New(s)
 	s.start(b)
-	return &Backend{b}
+	if err := s.Listen(ctx, ""); err != nil { // a holder is to be notified of a break from the first moment
+		return nil, errors.Join(err, b.Close(ctx))
+	}
+	return &Backend{b}, nil
 }
 
 // newService returns the Service of a new process. It has no events before start is called.

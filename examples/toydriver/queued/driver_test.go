@@ -26,14 +26,15 @@ func TestConformance(t *testing.T) {
 	worker := conformance.Self(strings.Replace(server.URL, "http://", "toyqueue://", 1))
 	conformance.Run(t, conformance.Harness{
 		Name: "toyqueue",
-		Open: func(context.Context) (backend.Backend, error) { return queued.New(server.URL), nil },
-		OpenFaulty: func(context.Context) (backend.Backend, conformance.Link, error) {
+		Open: func(ctx context.Context) (backend.Backend, error) { return queued.New(ctx, server.URL) },
+		OpenFaulty: func(ctx context.Context) (backend.Backend, conformance.Link, error) {
 			link, err := conformancelink.New(server.Listener.Addr().String())
 			if err != nil {
 				return nil, nil, err
 			}
 			t.Cleanup(link.Close)
-			return queued.New("http://" + link.Addr()), link, nil
+			b, err := queued.New(ctx, "http://"+link.Addr())
+			return b, link, err
 		},
 		Worker:      worker,
 		ClockWorker: conformanceclock.Worker(worker),
