@@ -1,23 +1,68 @@
 package pglock
 
-import "context"
+import (
+	"math"
+	"time"
 
-// answer answers that the process is alive, if it was asked. It returns whether the attempt waits in the queue.
-func (a *attempt) answer(ctx context.Context) (waits bool, err error) {
-	_, rows, err := a.b.exec(ctx, do(a.b.sql.answer, a.req.Owner))
-	return rows > 0, err
+	"github.com/jackc/pgx/v5"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// answer is a row of the type interlock_answer, see types.sql. Times are in microseconds.
+type answer struct {
+	index     int64 // of a batch, from 1
+	status    string
+	clock     int64
+	token     int64
+	slots     []int
+	remaining int64
+	pass      int64
+	noPlace   bool
+	watch     bool
+	ask       int64
+	holder    string
+	metadata  string
+	share     backend.Share
+	ahead     string
 }
 
-// answerNow answers in the background. If the waiter was removed, because the answer is too late, or if there is no
-// answer to the statement, the attempt polls: that enters it again, or answers.
-func (a *attempt) answerNow() {
-	a.once(&a.answering, func() {
-		b := a.b
-		waits, err := a.answer(b.ctx)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if (err != nil || !waits) && b.attempts[a.req.Owner] == a && (a.state == waiting || a.state == revoked) {
-			a.timer.Reset(0)
-		}
-	})
+// The values of status.
+const (
+	granted = "granted"
+	held    = "held"    // by the attempt or another one; of acquire
+	refused = "refused" // the attempt has ended
+	renewed = "renewed"
+	ended   = "ended"
+	free    = "free"    // it did not hold
+	guarded = "guarded" // a transaction with Guard keeps the holder
+	locked  = "locked"  // another transaction has locked the row: nothing was done
+)
+
+func scanAnswer(r pgx.CollectableRow) (a answer, err error) {
+	err = r.Scan(&a.index, &a.status, &a.clock, &a.token, &a.slots, &a.remaining, &a.pass, &a.noPlace, &a.watch, &a.ask,
+		&a.holder, &a.metadata, &a.share.Weight, &a.share.Capacity, &a.ahead)
+	return a, err
+}
+
+// firstHolder returns the holder that an answer names.
+func (a *answer) firstHolder() backend.Holder {
+	return backend.Holder{
+		Contender: backend.Contender{Owner: a.holder, Metadata: unescape(a.metadata), Share: a.share},
+		Token:     uint64(max(a.token, 0)), Slots: a.slots, Left: max(micros(a.remaining), 0),
+	}
+}
+
+// micros returns a duration of the server.
+func micros(us int64) time.Duration {
+	return time.Duration(min(max(us, math.MinInt64/1000), math.MaxInt64/1000)) * time.Microsecond
+}
+
+// micro returns d in microseconds, rounded up: a lease must not be shorter than requested.
+func micro(d time.Duration) int64 {
+	us := int64(d / time.Microsecond)
+	if d%time.Microsecond > 0 {
+		us++
+	}
+	return us
 }

@@ -2,54 +2,25 @@ package pglock
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/queue"
 )
 
 // Backend is the PostgreSQL driver, made by New or lock.Open. It is safe for
 // concurrent use.
 type Backend struct {
-	pool     *pgxpool.Pool
-	ownsPool bool // Close closes the pool
-	opt      options
-	sql      statements
-	process  string // random; names the channel of this process
-	secret   []byte // random; see secretOf
-	listener *listener
-	fixPlans bool // each transaction sets what its plans depend on, also one of a single statement
-
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // requests and goroutines
-
-	checkingIdle atomic.Bool // checkIdle runs
-
-	mu       sync.Mutex // guards the fields below
-	closed   bool
-	attempts map[string]*attempt    // by owner id; see attemptState
-	lines    map[string]*line       // by key, while it has attempts
-	watched  map[string]*time.Timer // by key: when watch looks at it
-
-	// Slots of requests to acquire. The other connections are for renewals and releases.
-	acquiring chan struct{}
-
-	// Slots of statements that a notification causes. Any role can send notifications.
-	hints chan struct{}
+	*queue.Backend
+	svc *service
 }
 
 var (
 	_ backend.Backend        = (*Backend)(nil)
 	_ backend.Waiter         = (*Backend)(nil)
-	_ backend.BatchRenewer   = (*Backend)(nil)
-	_ backend.BatchAbandoner = (*Backend)(nil)
 	_ backend.Inspector      = (*Backend)(nil)
 	_ backend.Lister         = (*Backend)(nil)
 	_ backend.Breaker        = (*Backend)(nil)
@@ -81,32 +52,20 @@ func open(ctx context.Context, limit time.Duration, pool *pgxpool.Pool, o option
 	if err != nil {
 		return nil, err
 	}
-	b := newBackend(context.Background(), pool, o, sql)
+	svc := newService(pool, o, sql)
+	b := &Backend{Backend: queue.New(svc), svc: svc}
+	svc.events = b.Backend
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := b.setUp(within); err != nil {
-		b.cancel()
+	if err := svc.setUp(within); err != nil {
+		svc.life.Stop()
 		if within.Err() != nil && ctx.Err() == nil { // not the caller's deadline
-			err = fmt.Errorf("postgres at %s: no answer within %v", b.address(), limit)
+			err = fmt.Errorf("postgres at %s: no answer within %v", svc.address(), limit)
 		}
 		return nil, err
 	}
-	if o.retention > 0 {
-		b.wg.Go(b.sweepUnused)
-	}
+	svc.life.Go(svc.sweepUnused)
 	return b, nil
-}
-
-func newBackend(ctx context.Context, pool *pgxpool.Pool, o options, sql statements) *Backend {
-	id, secret := make([]byte, 8), make([]byte, 32)
-	_, _ = rand.Read(id) // never fails
-	_, _ = rand.Read(secret)
-	b := &Backend{pool: pool, opt: o, sql: sql, process: hex.EncodeToString(id), secret: secret, attempts: map[string]*attempt{}, lines: map[string]*line{}, watched: map[string]*time.Timer{}, hints: make(chan struct{}, maxHints)}
-	conns := int(pool.Config().MaxConns)
-	b.acquiring = make(chan struct{}, max(1, conns-max(1, conns/4)))
-	b.ctx, b.cancel = context.WithCancel(ctx)
-	b.listener = newListener(b)
-	return b
 }
 
 // Capabilities returns what the backend guarantees.
@@ -118,7 +77,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		Order:      backend.FIFO,
 		Wake:       backend.WakePush,
 		Fencing:    backend.FencingRestart,
-		PushesLoss: b.opt.always,
+		PushesLoss: b.svc.opt.always,
 		Shared:     true,
 		Permits:    true,
 		MinTTL:     100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
@@ -135,70 +94,27 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
-	if !b.opt.always {
+	if !b.svc.opt.always {
 		c.Caveats = append(c.Caveats, "The holder of a broken lock learns of it at its next renewal, unless its process waits for a lock or did within a minute.")
 	}
-	if !b.opt.listen {
+	if !b.svc.opt.listen {
 		c.Wake = backend.WakePoll
-		c.Caveats = append(c.Caveats, fmt.Sprintf("Without a listening connection a waiter polls at intervals of up to %v.", maxPollInterval))
+		c.Caveats = append(c.Caveats, fmt.Sprintf("Without a listening connection a waiter polls at intervals of up to %v.", 500*time.Millisecond))
 	}
 	return c
 }
 
-// polling reports whether waiters get no notifications and have to poll.
-func (b *Backend) polling() bool {
-	_, unavailable := b.listener.status()
-	return unavailable || !b.opt.listen
-}
-
 // Ping makes one round trip.
 func (b *Backend) Ping(ctx context.Context) error {
-	_, _, err := b.exec(ctx, do("SELECT 1"))
+	_, err := b.svc.exec(ctx, "SELECT 1")
 	return err
 }
 
 // ReportStatus sets the function that is called once when notifications from the
 // server are interrupted, with the error, and once with nil when they are restored.
 func (b *Backend) ReportStatus(report func(what string, err error)) {
-	b.listener.mu.Lock()
-	b.listener.report = report
-	b.listener.mu.Unlock()
-	b.listener.reportStatus()
-}
-
-// Close ends the listening connection. It then waits, until ctx ends, for requests in
-// flight. It does not close a pool that was given to New.
-func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	for _, timer := range b.watched {
-		timer.Stop()
-	}
-	b.mu.Unlock()
-	b.cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		b.wg.Wait()
-		if b.ownsPool {
-			b.pool.Close()
-		}
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// enter registers work that Close waits for. It returns false after Close.
-func (b *Backend) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.wg.Add(1)
-	return true
+	b.svc.listener.mu.Lock()
+	b.svc.listener.report = report
+	b.svc.listener.mu.Unlock()
+	b.svc.listener.reportStatus()
 }

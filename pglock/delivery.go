@@ -23,7 +23,7 @@ func (l *listener) checkDelivery(ctx context.Context, conn *pgx.Conn) error {
 	timeout, proofs := 50*time.Millisecond, 0
 	for n := 1; proofs < 2; n++ {
 		text := fmt.Sprint("check ", n)
-		if _, _, err := l.b.exec(ctx, do("SELECT pg_notify($1, $2)", channelPrefix+l.b.process, text)); err != nil {
+		if _, err := l.s.exec(ctx, "SELECT pg_notify($1, $2)", channelPrefix+l.s.process, text); err != nil {
 			return err
 		}
 		within, cancel := context.WithTimeout(ctx, timeout)
@@ -61,30 +61,30 @@ func waitForPayload(ctx context.Context, conn *pgx.Conn, payload string) error {
 }
 
 // startListening opens the listening connection that stays until Close.
-func (b *Backend) startListening(ctx context.Context) error {
-	err := b.listener.wait(ctx)
-	if _, unavailable := b.listener.status(); unavailable {
-		return fmt.Errorf("%w (to listen always, set listen to the address of the server itself)", b.describe(errNotDelivered))
+func (s *service) startListening(ctx context.Context) error {
+	err := s.listener.wait(ctx)
+	if _, unavailable := s.listener.status(); unavailable {
+		return fmt.Errorf("%w (to listen always, set listen to the address of the server itself)", s.describe(errNotDelivered))
 	}
 	return err
 }
 
 // tryListening finds out at opening whether notifications arrive, if a pooler may be
 // between. If they do not, waiters poll.
-func (b *Backend) tryListening() error {
-	if !b.opt.listen || !b.opt.pooled.Load() {
+func (s *service) tryListening() error {
+	if !s.opt.listen || !s.opt.pooled.Load() {
 		return nil
 	}
-	conn, err := b.listener.connect()
+	conn, err := s.listener.connect()
 	switch {
 	case err == nil:
 		closeConn(conn)
-	case b.opt.direct != nil:
-		return b.describe(fmt.Errorf("listening at %s: %w", hosts(b.opt.direct), err))
+	case s.opt.direct != nil:
+		return s.describe(fmt.Errorf("listening at %s: %w", hosts(s.opt.direct), err))
 	case errors.Is(err, errNotDelivered):
-		b.opt.listen = false
+		s.opt.listen = false
 	default:
-		return b.describe(fmt.Errorf("listening: %w", err))
+		return s.describe(fmt.Errorf("listening: %w", err))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // sqlState returns the code of an error of the server, or "".
@@ -39,7 +40,7 @@ func tooManyConnections(err error) bool { return sqlState(err) == "53300" }
 
 // explain returns the error of a failed statement. It is marked by NotExecuted or
 // ErrUncertain. within is the context that limited the statement to the timeout.
-func (b *Backend) explain(ctx, within context.Context, err error) error {
+func (s *server) explain(ctx, within context.Context, err error) error {
 	notExecuted := !backend.OutcomeUnknown(err) || pgconn.SafeToRetry(err)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && !notExecuted {
@@ -64,13 +65,13 @@ func (b *Backend) explain(ctx, within context.Context, err error) error {
 		if text != within.Err().Error() {
 			detail = " (" + text + ")"
 		}
-		err = fmt.Errorf("%s: %s within %v%s", b.at(text), what, b.opt.timeout, detail)
-	case ended(ctx) != nil && errors.Is(err, ended(ctx)):
-		err = fmt.Errorf("%s: %w", b.at(flat(err.Error())), flatError{err})
-	case ended(ctx) != nil:
-		err = fmt.Errorf("%s: %w: %w", b.at(flat(err.Error())), flatError{err}, ended(ctx))
+		err = fmt.Errorf("%s: %s within %v%s", s.at(text), what, s.opt.timeout, detail)
+	case call.Ended(ctx) != nil && errors.Is(err, call.Ended(ctx)):
+		err = fmt.Errorf("%s: %w", s.at(flat(err.Error())), flatError{err})
+	case call.Ended(ctx) != nil:
+		err = fmt.Errorf("%s: %w: %w", s.at(flat(err.Error())), flatError{err}, call.Ended(ctx))
 	default:
-		err = b.describe(err)
+		err = s.describe(err)
 	}
 	if notExecuted {
 		return backend.NotExecuted(err)
@@ -80,8 +81,8 @@ func (b *Backend) explain(ctx, within context.Context, err error) error {
 
 // describe adds to an error of the server its address and what to do about it. The result
 // does not match an error of a context: it is a bound of the driver that has passed.
-func (b *Backend) describe(err error) error {
-	at, hint := b.at(flat(err.Error())), b.hint(sqlState(err))
+func (s *server) describe(err error) error {
+	at, hint := s.at(flat(err.Error())), s.hint(sqlState(err))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %s", at, flat(err.Error()))
@@ -127,24 +128,27 @@ func flat(text string) string {
 }
 
 // at returns how an error begins: with the addresses, unless text contains them.
-func (b *Backend) at(text string) string {
-	for host := range strings.SplitSeq(b.address(), ",") {
+func (s *server) at(text string) string {
+	for host := range strings.SplitSeq(s.address(), ",") {
 		if !strings.Contains(text, host) {
-			return "postgres at " + b.address()
+			return "postgres at " + s.address()
 		}
 	}
 	return "postgres"
 }
 
 // hint returns what to do about an error code of the server, or "".
-func (b *Backend) hint(code string) string {
+func (s *server) hint(code string) string {
 	switch code {
 	case "42P01", "3F000":
-		return fmt.Sprintf("the table %s is missing: set create=true, or apply pglock.Schema", b.sql.table)
+		return fmt.Sprintf("the table %s or %s is missing: set create=true, or apply pglock.Schema or what lockctl schema prints", s.sql.table, s.sql.places)
+	case noFunction:
+		return fmt.Sprintf("the functions of this version, as %s, are missing: set create=true, or apply pglock.Schema or what lockctl schema prints", s.sql.rule)
 	case "42501":
-		return "privileges needed: USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on the table, and to create it CREATE on the schema"
+		return fmt.Sprintf("rights needed: USAGE on the schema; SELECT, INSERT, UPDATE and DELETE on %s and %s, as in GRANT SELECT, INSERT, UPDATE, DELETE ON %s, %s TO role; EXECUTE on the functions; and CREATE on the schema to create them",
+			s.sql.table, s.sql.places, s.sql.table, s.sql.places)
 	case "42703":
-		return fmt.Sprintf("the table %s was not created by this driver, or by another version: apply pglock.Schema to a table that does not exist yet, or set another with table=", b.sql.table)
+		return s.otherTable("its columns are others")
 	case readOnly:
 		return "the server is a standby or read-only: connect to the primary, with several hosts in the URL if it may move"
 	case "53300":
@@ -153,13 +157,23 @@ func (b *Backend) hint(code string) string {
 	return ""
 }
 
+const (
+	readOnly   = "25006" // SQLSTATE
+	noFunction = "42883"
+)
+
+// otherTable returns the error text of a table that this version cannot use.
+func (s *server) otherTable(why string) string {
+	return fmt.Sprintf("the table %s was not created by this driver, or by another version: %s; set another table with table=, or drop it if no client uses it any more", s.sql.table, why)
+}
+
 // lost returns ErrLost for a grant that the row does not contain.
-func (b *Backend) lost(key []byte) error {
-	return fmt.Errorf("%w: the row %.200q of table %s does not contain this grant", backend.ErrLost, key, b.sql.table)
+func (s *server) lost(key []byte) error {
+	return fmt.Errorf("%w: the row %.200q of table %s does not contain this grant", backend.ErrLost, key, s.sql.table)
 }
 
 // address returns the hosts of the pool, for errors.
-func (b *Backend) address() string { return hosts(b.pool.Config().ConnConfig) }
+func (s *server) address() string { return hosts(s.pool.Config().ConnConfig) }
 
 func hosts(c *pgx.ConnConfig) string {
 	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}

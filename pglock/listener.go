@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/queue"
 )
 
 // listener keeps the listening connection, which receives the notifications to this
@@ -17,7 +18,7 @@ import (
 // after the last wait: each NOTIFY wakes all sessions of the database that listen. With
 // WithListenAlways it starts with the backend and ends with Close only.
 type listener struct {
-	b *Backend
+	s *service
 
 	mu          sync.Mutex // guards the fields below
 	users       int        // calls of Acquire
@@ -35,8 +36,8 @@ type listener struct {
 	reported  bool       // guarded by reporting: the last call had an error
 }
 
-func newListener(b *Backend) *listener {
-	return &listener{b: b, unused: time.Now(), changed: make(chan struct{}), disconnect: func(error) {}, interrupt: func() {}}
+func newListener(s *service) *listener {
+	return &listener{s: s, unused: time.Now(), changed: make(chan struct{}), disconnect: func(error) {}, interrupt: func() {}}
 }
 
 const (
@@ -62,7 +63,7 @@ func (l *listener) unuse() {
 func (l *listener) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.b.opt.always || l.users > 0 || time.Since(l.unused) < maxUnused {
+	if l.s.opt.always || l.users > 0 || time.Since(l.unused) < maxUnused {
 		return false
 	}
 	l.up, l.running = false, false
@@ -80,10 +81,10 @@ func (l *listener) status() (up, unavailable bool) {
 // returns an error after listenTimeout, or at once if the server refuses.
 func (l *listener) wait(ctx context.Context) error {
 	l.mu.Lock()
-	if !l.running && !l.unavailable && l.b.enter() {
+	if !l.running && !l.unavailable && l.s.life.Enter() {
 		l.running = true
 		go func() {
-			defer l.b.wg.Done()
+			defer l.s.life.Leave()
 			l.run()
 		}()
 	}
@@ -110,7 +111,7 @@ func (l *listener) wait(ctx context.Context) error {
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-l.b.ctx.Done():
+		case <-l.s.life.Context().Done():
 			return backend.ErrClosed
 		}
 	}
@@ -119,7 +120,7 @@ func (l *listener) wait(ctx context.Context) error {
 // set records that the listener is up, or that it failed with err.
 func (l *listener) set(up bool, err error) {
 	l.mu.Lock()
-	l.up, l.err, l.unavailable = up, err, errors.Is(err, errNotDelivered) && l.b.opt.direct == nil
+	l.up, l.err, l.unavailable = up, err, errors.Is(err, errNotDelivered) && l.s.opt.direct == nil
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
@@ -148,11 +149,11 @@ func (l *listener) reportStatus() {
 // delivers no notifications: an application can be moved behind a pooler, and the mode
 // of a pooler can change.
 func (l *listener) run() {
-	b := l.b
+	s := l.s
 	backoff := 10 * time.Millisecond
-	for b.ctx.Err() == nil {
+	for s.life.Context().Err() == nil {
 		wasUp, err := l.listen()
-		if b.ctx.Err() != nil || errors.Is(err, errUnused) {
+		if s.life.Context().Err() != nil || errors.Is(err, errUnused) {
 			return
 		}
 		switch {
@@ -161,30 +162,30 @@ func (l *listener) run() {
 		case wasUp:
 			backoff = 10 * time.Millisecond
 		}
-		l.set(false, b.describe(fmt.Errorf("listening: %w", err)))
-		b.pollNow() // waiters notice whether the server still answers
+		l.set(false, s.describe(fmt.Errorf("listening: %w", err)))
+		s.events.Interrupted("") // waiters notice whether the server still answers
 		if _, unavailable := l.status(); unavailable || l.end() {
 			return
 		}
-		sleep(b.ctx, backoff)
+		sleep(s.life.Context(), backoff)
 		backoff = min(2*backoff, time.Second)
 	}
 }
 
 // listen receives notifications until the connection fails.
 func (l *listener) listen() (wasUp bool, err error) {
-	b := l.b
+	s := l.s
 	conn, err := l.connect()
 	if err != nil {
 		return false, err
 	}
 	defer closeConn(conn)
-	ctx, stop := context.WithCancelCause(b.ctx)
+	ctx, stop := context.WithCancelCause(s.life.Context())
 	defer stop(nil)
 	l.mu.Lock()
 	l.disconnect, l.interrupt = stop, func() {}
 	l.mu.Unlock()
-	b.pollNow() // there were no notifications before LISTEN
+	s.events.Interrupted("") // there were no notifications before LISTEN
 	l.set(true, nil)
 	for {
 		within, cancel := context.WithTimeout(ctx, maxUnused/4)
@@ -196,7 +197,7 @@ func (l *listener) listen() (wasUp bool, err error) {
 		cancel()
 		switch {
 		case err == nil:
-			b.receive(n.Payload)
+			s.receive(n.Payload)
 		case !timedOut || conn.IsClosed():
 			return true, errors.Join(err, context.Cause(ctx))
 		case !answers(ctx, conn, 2*answerTime):
@@ -243,12 +244,12 @@ func (l *listener) drop(cause error) {
 }
 
 // connect opens a connection outside of the pool, as one that listens.
-func (b *Backend) connect(ctx context.Context) (*pgx.Conn, error) {
+func (s *server) connect(ctx context.Context) (*pgx.Conn, error) {
 	var cfg *pgx.ConnConfig
-	if b.opt.direct != nil {
-		cfg = b.opt.direct.Copy()
+	if s.opt.direct != nil {
+		cfg = s.opt.direct.Copy()
 	} else {
-		pool := b.pool.Config()
+		pool := s.pool.Config()
 		cfg = pool.ConnConfig
 		if pool.BeforeConnect != nil {
 			if err := pool.BeforeConnect(ctx, cfg); err != nil {
@@ -262,19 +263,19 @@ func (b *Backend) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // connect opens a connection on which notifications to this process arrive.
 func (l *listener) connect() (*pgx.Conn, error) {
-	b := l.b
-	ctx, cancel := context.WithTimeout(b.ctx, listenTimeout)
+	s := l.s
+	ctx, cancel := context.WithTimeout(s.life.Context(), listenTimeout)
 	defer cancel()
-	conn, err := b.connect(ctx)
+	conn, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	listen := "LISTEN " + channelPrefix + b.process
-	if b.opt.direct != nil || !b.opt.pooled.Load() { // of a pooler the session would keep it
+	listen := "LISTEN " + channelPrefix + s.process
+	if s.opt.direct != nil || !s.opt.pooled.Load() { // of a pooler the session would keep it
 		listen += "; SET idle_session_timeout = 0"
 	}
 	_, err = conn.Exec(ctx, listen, pgx.QueryExecModeSimpleProtocol)
-	if err == nil && b.opt.pooled.Load() {
+	if err == nil && s.opt.pooled.Load() {
 		err = l.checkDelivery(ctx, conn)
 	}
 	if err != nil {
@@ -283,3 +284,30 @@ func (l *listener) connect() (*pgx.Conn, error) {
 	}
 	return conn, nil
 }
+
+// Use implements queue.Pusher.
+func (s *service) Use(string) (stop func()) {
+	s.listener.use()
+	return s.listener.unuse
+}
+
+// Listening implements queue.Pusher.
+func (s *service) Listening(string) bool {
+	up, _ := s.listener.status()
+	return up
+}
+
+// Listen implements queue.Pusher.
+func (s *service) Listen(ctx context.Context, _ string) error {
+	if !s.opt.listen {
+		return queue.ErrPoll
+	}
+	err := s.listener.wait(ctx)
+	if _, unavailable := s.listener.status(); unavailable {
+		return queue.ErrPoll
+	}
+	return err
+}
+
+// Doubt implements queue.Pusher.
+func (s *service) Doubt(string) { s.listener.drop(errNotDelivered) }

@@ -43,7 +43,7 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		pool.Close()
 		return nil, err
 	}
-	b.ownsPool = true
+	b.svc.ownsPool = true
 	return b, nil
 }
 
@@ -75,7 +75,7 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 		attrs = "read-write" // one of them is the primary
 	}
 	q.Set("target_session_attrs", p.Enum("target_session_attrs", attrs, "any", "read-write", "primary"))
-	_, tableErr := quoteTable(o.table)
+	_, tableErr := parseTable(o.table)
 	if err := cmp.Or(p.Err(), tableErr, checkPrefix(o.prefix)); err != nil {
 		return nil, o, err
 	}

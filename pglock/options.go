@@ -38,7 +38,7 @@ type Option func(*options) error
 func WithTable(table string) Option {
 	return func(o *options) error {
 		o.table = table
-		_, err := quoteTable(table)
+		_, err := parseTable(table)
 		return err
 	}
 }
@@ -115,5 +115,3 @@ func checkPrefix(prefix string) error {
 
 // Key returns the value of the column name for a lock.
 func Key(prefix, name string) []byte { return []byte(prefix + ":" + name) }
-
-func (b *Backend) key(name string) []byte { return Key(b.opt.prefix, name) }

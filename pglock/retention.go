@@ -1,7 +1,9 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
+	"encoding/hex"
 	"math/rand/v2"
 	"time"
 
@@ -12,17 +14,23 @@ import (
 
 const sweepPause = 10 * time.Millisecond // between two statements of a sweep
 
-// sweepUnused removes unused rows, until Close. Of all clients one sweeps four times within
-// the retention: each asks whether it is to be it, at times of its own.
-func (b *Backend) sweepUnused() {
-	interval := b.opt.retention / 4
+// sweepUnused notes that this version of the functions is used, and removes unused rows and versions, until Close. Of all
+// clients one sweeps four times within the retention: each asks whether it is to be it, at times of its own.
+func (s *service) sweepUnused() {
+	ctx := s.life.Context()
+	interval := cmp.Or(s.opt.retention, backend.DefaultRetention) / 4
 	for {
-		sleep(b.ctx, interval/2+rand.N(interval/2))
-		if b.ctx.Err() != nil {
+		sleep(ctx, interval/2+rand.N(interval/2))
+		if ctx.Err() != nil {
 			return
 		}
-		if _, n, err := b.exec(b.ctx, do(b.sql.turn, micro(interval))); err == nil && n > 0 {
-			_, _ = b.Sweep(b.ctx, b.opt.retention)
+		_, _ = s.exec(ctx, s.sql.used, s.sql.version) // the next one notes it
+		if s.opt.retention == 0 {
+			continue
+		}
+		if n, err := s.exec(ctx, s.sql.turn, micro(interval)); err == nil && n > 0 {
+			_, _ = s.sweep(ctx, s.opt.retention)
+			_ = s.dropVersions(ctx, max(s.opt.retention, backend.DefaultRetention))
 		}
 	}
 }
@@ -30,22 +38,33 @@ func (b *Backend) sweepUnused() {
 // Sweep removes the rows of locks without a holder and without waiters that were not used
 // for that long, and returns their number, also with an error. Clients do so by themselves,
 // see WithRetention. Tokens still rise: the greatest token of the removed rows stays. The
-// minimum is one minute. Sweep needs DELETE on the table. It looks at 1,000 rows in a
+// minimum is one minute. Sweep needs DELETE on the tables. It looks at 1,000 locks in a
 // statement, and waits for no row.
 func (b *Backend) Sweep(ctx context.Context, unused time.Duration) (int, error) {
 	if unused < backend.MinRetention {
 		return 0, backend.Invalid("time unused", unused, "1m or more")
 	}
-	removed, name, place := 0, []byte{}, int64(0)
+	return b.svc.sweep(ctx, unused)
+}
+
+func (s *service) sweep(ctx context.Context, unused time.Duration) (removed int, err error) {
+	type page struct {
+		removed int
+		last    string
+	}
+	name := []byte{}
 	for {
-		pages, _, err := query(ctx, b, 0, func(r pgx.CollectableRow) (n int, err error) {
-			err = r.Scan(&n, &name, &place, nil)
-			return n, err
-		}, do(b.sql.sweep, micro(unused), name, place))
+		pages, _, err := query(ctx, s.server, func(r pgx.CollectableRow) (p page, err error) {
+			err = r.Scan(&p.removed, &p.last)
+			return p, err
+		}, s.sql.sweep, micro(unused), name)
 		if err != nil || len(pages) == 0 {
 			return removed, err
 		}
-		removed += pages[0]
+		removed += pages[0].removed
+		if name, err = hex.DecodeString(pages[0].last); err != nil {
+			return removed, err
+		}
 		sleep(ctx, sweepPause)
 	}
 }

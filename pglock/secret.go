@@ -6,16 +6,12 @@ import (
 	"encoding/hex"
 )
 
-// maxHints is the number of statements that notifications may cause at once.
-const maxHints = 16
-
-// secretOf returns the secret of an attempt of this process. The row has its hash, in the
-// entry of the attempt in the queue and beside its grant. The release of the attempt sends
-// the secret to the next waiter, which has read that hash in the row: so the notification
-// is of the holder that was ahead of it. A role that can read the table cannot know the
-// secret before that.
-func (b *Backend) secretOf(owner string) string {
-	mac := hmac.New(sha256.New, b.secret)
+// secretOf returns the secret of an attempt of this process. The row of the attempt has its hash, the proof. An attempt
+// that enters the queue gets the proof of the one ahead of it, whose release reveals the secret in the notification to the
+// next holder: so the notification is of the attempt that was ahead. A role that can read the tables cannot know the
+// secret before that. A grant that is notified in another way is asked for.
+func (s *service) secretOf(owner string) string {
+	mac := hmac.New(sha256.New, s.secret)
 	mac.Write([]byte(owner))
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
@@ -24,4 +20,32 @@ func (b *Backend) secretOf(owner string) string {
 func hashOf(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:16])
+}
+
+// follows keeps the proof of the attempt ahead of one that has entered the queue.
+func (s *service) follows(owner, proof string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if proof != "" {
+		s.ahead[owner] = proof
+	}
+}
+
+// forget is called when an attempt does not wait any more.
+func (s *service) forget(owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ahead, owner)
+}
+
+// proves reports whether secret is that of the attempt ahead. It proves one notification: it is public from then on.
+func (s *service) proves(owner, secret string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	proof := s.ahead[owner]
+	if proof == "" || hashOf(secret) != proof {
+		return false
+	}
+	delete(s.ahead, owner)
+	return true
 }

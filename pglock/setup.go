@@ -9,75 +9,100 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// setUp finds or creates the table, checks that it can be read, and finds out whether
+// setUp finds or creates the tables and the functions, checks that the tables can be read, and finds out whether
 // notifications arrive.
-func (b *Backend) setUp(ctx context.Context) error {
-	found, err := b.probe(ctx)
-	if err == nil && !found {
-		if !b.opt.create {
-			return fmt.Errorf("postgres: %s", b.hint("42P01"))
+func (s *service) setUp(ctx context.Context) error {
+	complete, err := s.probe(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !complete && !s.opt.create:
+		code := "42P01"
+		if _, err := s.exec(ctx, s.sql.columns); err == nil {
+			code = noFunction
 		}
-		if err = b.create(ctx); err == nil {
-			_, err = b.probe(ctx)
+		return fmt.Errorf("postgres: %s", s.hint(code))
+	case !complete:
+		if err = s.create(ctx); err == nil {
+			_, err = s.probe(ctx)
 		}
 	}
 	if err == nil {
-		_, _, err = b.exec(ctx, do(b.sql.columns)) // reads no row; needs all columns and SELECT
+		_, err = s.exec(ctx, s.sql.columns) // reads no row; needs all columns and SELECT
 	}
 	if err != nil {
 		return err
 	}
-	if b.opt.always {
-		return b.startListening(ctx)
+	if _, err := s.exec(ctx, s.sql.used, s.sql.version); err != nil && sqlState(err) != "42501" {
+		return err // a role that may only read can still inspect
 	}
-	return b.tryListening()
+	if s.opt.always {
+		return s.startListening(ctx)
+	}
+	return s.tryListening()
 }
 
-// probe checks the server, and the table if it exists. It finds out about a pooler.
-func (b *Backend) probe(ctx context.Context) (found bool, err error) {
-	var oid int64
-	var pid uint32
-	var comment string
-	var readOnly, fixPlans bool
-	var serverVersion int
-	b.fixPlans = false       // a probe is one statement
-	b.opt.pooled.Store(true) // until the reply
-	_, _, err = query(ctx, b, 0, func(r pgx.CollectableRow) (none struct{}, err error) {
-		err = r.Scan(&oid, &comment, &readOnly, &serverVersion, &pid, &fixPlans)
-		// At login a pooler reports a process id of its own, not that of a session.
-		b.opt.pooled.Store(r.(pgx.Rows).Conn().PgConn().PID() != pid || !b.opt.listen || b.opt.direct != nil)
-		return none, err
-	}, do(b.sql.probe, b.sql.table))
-	switch {
-	case err != nil:
-		return false, err
-	case serverVersion < 140000:
-		return false, fmt.Errorf("postgres: server version %d is too old: want 14 or newer", serverVersion/10000)
-	case readOnly:
-		return false, fmt.Errorf("postgres at %s: %s", b.address(), b.hint("25006"))
-	case oid != 0 && comment != schemaVersion:
-		return false, fmt.Errorf("%w table %s: its comment is %.60q, want %q: it was not created by this driver, or by another version; set another table, or apply pglock.Schema to create one",
-			backend.ErrInvalid, b.sql.table, comment, schemaVersion)
-	}
-	b.fixPlans = fixPlans
-	return oid != 0, nil
+// found is what a probe finds.
+type found struct {
+	table               int64  // 0: none
+	comment             string // of the table
+	functions, readOnly bool
+	version             int // of the server
+	pid, reported       uint32
 }
 
-// create creates the table. An advisory lock makes processes that start together
-// create it one after the other.
-func (b *Backend) create(ctx context.Context) error {
-	conn, err := b.pool.Acquire(ctx)
+// probe checks the server, and the table if it exists. It finds out about a pooler. complete: the tables and the functions exist.
+func (s *service) probe(ctx context.Context) (complete bool, err error) {
+	pooled := !s.opt.listen || s.opt.direct != nil
+	s.opt.pooled.Store(true) // until the reply
+	all, _, err := query(ctx, s.server, func(r pgx.CollectableRow) (f found, err error) {
+		err = r.Scan(&f.table, &f.comment, &f.functions, &f.readOnly, &f.version, &f.pid)
+		f.reported = r.(pgx.Rows).Conn().PgConn().PID()
+		return f, err
+	}, s.sql.probe, s.sql.table, s.sql.rule)
 	if err != nil {
-		return b.describe(err)
+		return false, err
+	}
+	f := all[0]
+	// At login a pooler reports a process id of its own, not that of a session.
+	s.opt.pooled.Store(pooled || f.reported != f.pid)
+	switch {
+	case f.version < 140000:
+		return false, fmt.Errorf("postgres: server version %d is too old: want 14 or newer", f.version/10000)
+	case f.readOnly:
+		return false, fmt.Errorf("postgres at %s: %s", s.address(), s.hint(readOnly))
+	case f.table != 0 && f.comment != schemaVersion:
+		return false, fmt.Errorf("%w table: %s", backend.ErrInvalid, s.otherTable(fmt.Sprintf("its comment is %.60q, want %q", f.comment, schemaVersion)))
+	}
+	return f.table != 0 && f.functions, nil
+}
+
+// create creates what is missing. An advisory lock makes processes that start together
+// create it one after the other.
+func (s *server) create(ctx context.Context) error {
+	return s.execSchema(ctx, s.sql.schema+s.sql.functions)
+}
+
+// createAgain creates functions that another client has removed, because no client seemed to use their version.
+func (s *server) createAgain(ctx context.Context) error {
+	return s.execSchema(ctx, s.sql.functions)
+}
+
+const schemaLock = "SELECT pg_advisory_xact_lock(7310589104321);\n"
+
+func (s *server) execSchema(ctx context.Context, text string) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return s.describe(err)
 	}
 	defer conn.Release()
-	_, err = conn.Exec(ctx, "SELECT pg_advisory_xact_lock(7310589104321);\n"+b.sql.schema, pgx.QueryExecModeSimpleProtocol)
+	_, err = conn.Exec(ctx, schemaLock+text, pgx.QueryExecModeSimpleProtocol)
 	switch sqlState(err) {
 	case "42P07", "23505":
 		return nil // created in another way meanwhile; the next probe checks it
 	}
 	if err != nil {
-		return b.describe(err)
+		return s.describe(err)
 	}
 	return nil
 }

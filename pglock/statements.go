@@ -1,7 +1,10 @@
 package pglock
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -15,133 +18,126 @@ import (
 const DefaultTable = "interlock"
 
 const (
-	provisionalTTL = 3 * time.Second // the longest TTL of a pushed grant; also in end.sql; and time to answer, in {ask}
-	tombstoneTTL   = 5 * time.Minute // also in {tombstone ttl}; data of a dead connection arrives earlier
-	channelPrefix  = "interlock_"    // of the channel of a process
-	schemaVersion  = "interlock lock table, schema 4"
+	tombstoneTTL  = 5 * time.Minute // also in rule.sql; data of a dead connection arrives earlier
+	channelPrefix = "interlock_"    // of the channel of a process; also in rule.sql
+	schemaVersion = "interlock lock table, schema 5"
 )
 
-// The protocol. An operation that depends on the queue is a transaction of several statements,
-// sent together: the first one locks the row of the lock, so the others see the queue as it is.
+// The files are what a server can run. newStatements replaces the names of the tables and functions in them.
 //
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// fragments replaces the names in braces. In {free}, l is the row of the lock.
-var fragments = strings.NewReplacer(
-	// When the server began with the statement. If the statement waited for the row, this is
-	// early, which is safe: a new lease ends sooner, and an old lease is respected for longer.
-	"{now}", "statement_timestamp()",
-	"{us}", "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint",
-	"{channel}", channelPrefix,
-	"{version}", schemaVersion,
-	"{lease}", "{now} + $5::bigint * interval '1 microsecond'",
-	"{free}", "((l.owner IS NULL OR l.expires <= {now}) AND l.weight = 0)",
-	// Shared holders are below this place, and tombstones from there to -1.
-	"{shared}", "-4611686018427387904",
-	"{tombstone place}", "-1 - (hashtextextended($2, 0) & 4611686018427387903)",
-	// Of the holder h of the lock l, and of the first one. See holderOf.
-	"{share}", "concat_ws(' ', h.waiter, h.token, {micros h.expires - {now}}, {micros {now} - h.granted}, h.weight, coalesce(l.capacity, 0), coalesce(array_to_string(h.slots, ','), ''), coalesce(h.metadata, ''))",
-	"{holder}", `CASE WHEN l.weight = 0 THEN l.owner ELSE coalesce((SELECT {share} FROM {table} h WHERE h.name = l.name AND h.place < {shared}
-		ORDER BY h.place LIMIT 1), '') END AS holder`,
-	// Whether a waiter fits beside those that hold.
-	"{fits}", "CASE weight WHEN 0 THEN (SELECT used FROM held) = 0 ELSE weight <= coalesce((SELECT room FROM held), weight) END",
-	"{tombstone ttl}", "interval '5 minutes'",
-	// Greater than each token of the name before, also if its row was removed: then the row with
-	// the floor is as new as the removal. A row that is removed meanwhile is in the snapshot.
-	"{first token}", "greatest({us}, (SELECT max(token) + 1 FROM {table} WHERE place = 0 AND name IN ('', $1)))",
-	// If the row of the lock was deleted by hand, its holders have lost the lock, and its waiters enter the queue again.
-	"{remove orphans}", `DELETE FROM {table} WHERE name = $1 AND (place > 0 OR place < {shared})
-		AND NOT EXISTS (SELECT FROM {table} WHERE name = $1 AND place = 0)`,
-	// For the statements after this one, which may be planned before the first ANALYZE of the table, or after one that
-	// found it full: they would read all waiters and sort them, or be compiled for seconds while the row is locked. The
-	// role may have other settings.
-	"{settings}", settings("enable_seqscan off, enable_bitmapscan off, enable_indexscan on, enable_nestloop on, enable_sort on, jit off"),
-	"{dead}", "coalesce(left(process, 16) = (SELECT process FROM doomed) OR (SELECT everyone FROM doomed), false)",
-	"{doomed}", "(left(process, 16) IN (SELECT process FROM doomed) OR EXISTS (SELECT FROM doomed WHERE process = '*'))",
-	// Asks a waiter whether its process is alive; and the notification of that.
-	"{ask}", "unclaimed = 1, expires = {now} + interval '3 seconds'",
-	"{notify asked}", "pg_notify('{channel}' || left(process, 16), 'a ' || waiter)::text",
-	// To a waiter: owner, time of the server, remaining lease.
-	"{notify second}", `pg_notify('{channel}' || left(second.process, 16), concat_ws(' ', 'h', second.waiter, {us}, {micros changed.expires - {now}}))`,
-)
-
-var (
-	// {shared place token} is the place of a shared holder.
-	sharedPlace = regexp.MustCompile(`\{shared place ([^{}]*)\}`)
-	micros      = regexp.MustCompile(`\{micros ([^{}]*)\}`)
-	// {commit x} makes the commit synchronous unless x is true. A grant must survive a
-	// crash; a change that grants nothing need not, and saves a disk write.
-	commit = regexp.MustCompile(`\{commit ([^{}]*)\}`)
-)
-
-// settings returns an expression that changes settings until the end of the transaction.
-func settings(list string) string {
-	set := regexp.MustCompile(`(\w+) (\w+)`).ReplaceAllString(list, "set_config('$1', '$2', true)")
-	return "concat(" + set + ")"
-}
-
 // statements are the statements for one table.
 type statements struct {
-	table                                                     string // quoted
-	schema, columns, probe, lock, ensure, acquire, end, leave string
-	renew, renewMany, inspect, guard, turn, sweep             string
-	settings                                                  string // before a statement that is sent alone, for roles that need it
-	// of shares
-	lockHolders, endAny, share, peek, answer, renewShare, renewShares, keepShare, downgrade string
+	table, places string // quoted
+	version       string // of the functions: the hash of their text
+	rule          string // the name of a function, quoted, with its schema
+	parts         pgx.Identifier
+	schema        string // creates the tables
+	functions     string // creates the functions
+
+	acquire, renew, renewMany, end, endMany, breaks, downgrade, pass string
+	probe, columns, inspect, holds, guard, used, turn, sweep         string
+	unusedVersions, forgetVersion                                    string
 }
 
 func newStatements(table string) (statements, error) {
-	quoted, err := quoteTable(table)
+	parts, err := parseTable(table)
 	if err != nil {
 		return statements{}, err
 	}
-	load := func(name string) string {
-		text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
-		if err != nil {
-			panic(err) // not embedded
+	s := statements{parts: parts, table: parts.Sanitize(), places: beside(parts, "_places")}
+	sum := sha256.Sum256([]byte(s.loadFunctions()))
+	s.version = hex.EncodeToString(sum[:6])
+	s.functions = s.loadFunctions()
+	s.schema = s.load("tables") + fmt.Sprintf("COMMENT ON TABLE %s IS '%s';\n", s.table, schemaVersion)
+	s.rule = s.expand("interlock_rule")
+	for to, text := range map[*string]string{
+		&s.acquire:        "SELECT 1::bigint, a.* FROM interlock_acquire($1, $2, $3, $4, $5, $6, $7, $8, $9) a",
+		&s.renew:          "SELECT 1::bigint, a.* FROM interlock_renew($1, $2, $3, $4, $5, true) a",
+		&s.renewMany:      "SELECT u.i, a.* FROM unnest($1::bytea[], $2::text[], $4::bigint[], $5::boolean[]) WITH ORDINALITY AS u(n, o, t, x, i),\n\tLATERAL interlock_renew(u.n, u.o, $3, u.t, u.x, false) a",
+		&s.end:            "SELECT 1::bigint, a.* FROM interlock_end($1, $2, $3, $4, $5, $6, true) a",
+		&s.endMany:        "SELECT u.i, a.* FROM unnest($1::text[], $2::bytea[], $3::text[], $5::boolean[], $6::text[]) WITH ORDINALITY AS u(k, n, o, l, s, i),\n\tLATERAL interlock_end(u.k, u.n, u.o, $4, u.l, u.s, false) a",
+		&s.breaks:         "SELECT 1::bigint, a.* FROM interlock_rule('break', $1, $2, '', '', 0, 0, 0, false, '', '', true) a",
+		&s.pass:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, false, '', '', true) a",
+		&s.downgrade:      "SELECT 1::bigint, a.* FROM interlock_rule('downgrade', $1, $2, $3, '', 0, 0, 0, false, '', '', true) a",
+		&s.unusedVersions: "SELECT encode(substr(name, 2), 'escape') FROM interlock WHERE name > '\\x00' AND name < '\\x01' AND since < (extract(epoch FROM now()) * 1000000)::bigint - $1::bigint\n\tAND name <> '\\x00'::bytea || $2::text::bytea",
+		&s.forgetVersion:  "DELETE FROM interlock WHERE name = '\\x00'::bytea || $1::text::bytea",
+		&s.columns:        "SELECT t.*, p.* FROM interlock t, interlock_places p LIMIT 0",
+	} {
+		*to = s.expand(text)
+	}
+	s.probe, s.inspect, s.holds, s.guard = s.load("probe"), s.load("inspect"), s.load("holds"), s.load("guard")
+	s.used, s.turn, s.sweep = s.load("used"), s.load("turn"), s.load("sweep")
+	return s, nil
+}
+
+func (s statements) loadFunctions() string {
+	return s.load("types") + s.load("rule") + s.load("acquire") + s.load("renew") + s.load("end")
+}
+
+// drop returns the statement that drops the functions of another version.
+func (s statements) drop(version string) string {
+	s.version = version
+	return s.load("drop")
+}
+
+func (s statements) load(file string) string {
+	text, err := sqlFiles.ReadFile("sql/" + file + ".sql")
+	if err != nil {
+		panic(err) // not embedded
+	}
+	return s.expand(string(text))
+}
+
+// name is a name in the files: of a table, an index, a type or a function.
+var name = regexp.MustCompile(`\binterlock(_[a-z]+)*\b`)
+
+// expand replaces the names in a text. Those of functions end with the version, if it is known.
+func (s statements) expand(text string) string {
+	return name.ReplaceAllStringFunc(text, func(word string) string {
+		of := strings.TrimPrefix(word, "interlock")
+		switch {
+		case of == "":
+			return s.table
+		case of == "_places":
+			return s.places
+		case strings.HasPrefix(of, "_places_"): // an index, which is in the schema of its table
+			return pgx.Identifier{s.parts[len(s.parts)-1] + of}.Sanitize()
 		}
-		return expand(string(text), quoted)
-	}
-	return statements{
-		table: quoted, schema: load("schema"), columns: load("columns"), probe: load("probe"), lock: load("lock"), ensure: load("ensure"),
-		acquire: load("acquire"), end: load("end"), leave: load("leave"), renew: load("renew"), renewMany: load("renew_many"),
-		inspect: load("inspect"), guard: load("guard"), turn: load("turn"), sweep: load("sweep"),
-		lockHolders: load("lock_holders"), endAny: load("end_any"), share: load("share"), peek: load("peek"), answer: load("answer"), renewShare: load("renew_share"), renewShares: load("renew_shares"),
-		keepShare: load("keep_share"), downgrade: load("downgrade"),
-		settings: expand("SELECT {settings}", quoted),
-	}, nil
+		function := append(pgx.Identifier{}, s.parts...)
+		function[len(function)-1] = word + "_" + s.version
+		return function.Sanitize()
+	})
 }
 
-// expand replaces what is in braces until nothing is left to replace.
-func expand(text, table string) string {
-	for old := ""; old != text; {
-		old = text
-		text = fragments.Replace(strings.ReplaceAll(text, "{table}", table))
-		text = sharedPlace.ReplaceAllString(text, "($1 - 9223372036854775807)")
-		text = micros.ReplaceAllString(text, "(extract(epoch FROM $1) * 1000000)::bigint")
-		text = commit.ReplaceAllString(text, `set_config('synchronous_commit', CASE WHEN $1 THEN 'off'
-		WHEN current_setting('synchronous_commit') = 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)`)
-	}
-	return text
+// beside returns the quoted name of a table with a suffix.
+func beside(table pgx.Identifier, suffix string) string {
+	other := append(pgx.Identifier{}, table...)
+	other[len(other)-1] += suffix
+	return other.Sanitize()
 }
 
-// Schema returns the statements that create the table, for an application that
-// creates it by a migration of its own. The error is ErrInvalid for a bad name.
+// Schema returns the statements that create the tables and the functions of this version, for an application that does so
+// by a migration of its own. They change nothing that exists. The error is ErrInvalid for a bad name.
 func Schema(table string) (string, error) {
 	s, err := newStatements(table)
-	return s.schema, err
+	return s.schema + s.functions, err
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// quoteTable checks the name of a table and quotes it, so that it is case-sensitive.
-func quoteTable(table string) (string, error) {
+// maxTable leaves room for the names of indexes. The server cuts names at 63 bytes.
+const maxTable = 63 - len("_places_unclaimed")
+
+// parseTable returns the parts of the name of a table. They are quoted, so that they are case-sensitive.
+func parseTable(table string) (pgx.Identifier, error) {
 	parts := strings.Split(table, ".")
-	for _, p := range parts {
-		if len(parts) > 2 || !identifier.MatchString(p) {
-			return "", backend.Invalid("table", table, "table or schema.table, each of letters, digits and underscores, at most 63, and not beginning with a digit")
+	for i, p := range parts {
+		if limit := map[bool]int{true: maxTable, false: 63}[i == len(parts)-1]; len(parts) > 2 || !identifier.MatchString(p) || len(p) > limit {
+			return nil, backend.Invalid("table", table, fmt.Sprintf("table or schema.table, each of letters, digits and underscores, not beginning with a digit, at most %d in the table and 63 in the schema", maxTable))
 		}
 	}
-	return pgx.Identifier(parts).Sanitize(), nil
+	return parts, nil
 }

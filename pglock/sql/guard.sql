@@ -1,9 +1,8 @@
--- A renewal of a shared holder changes no key column, so it does not wait for FOR KEY SHARE. A removal does.
+-- $1 name, $2 owner, $3 token. The lock conflicts with a removal of the holder, see interlock_removable, and with nothing else.
 WITH exclusive AS (
-	SELECT 1 FROM {table} WHERE name = $1 AND place = 0 AND owner = $2 AND token = $3 AND expires > clock_timestamp()
-	FOR SHARE
+	SELECT 1 FROM interlock WHERE name = $1::bytea AND owner = $2 AND token = $3::bigint AND expires > interlock_clock() FOR KEY SHARE
 ), shared AS (
-	SELECT 1 FROM {table} WHERE waiter = $2 AND name = $1 AND place = {shared place $3::bigint} AND expires > clock_timestamp()
-	FOR KEY SHARE
+	SELECT 1 FROM interlock_places WHERE name = $1::bytea AND owner = $2 AND kind = 'h' AND place = $3::bigint AND expires > interlock_clock()
+		FOR KEY SHARE
 )
 SELECT * FROM exclusive UNION ALL SELECT * FROM shared

@@ -1,10 +1,15 @@
--- $1 first name, $2 last name, $3 limit of rows; if $1 and $2 differ, held locks only
-SELECT name, token, CASE WHEN weight = 0 THEN coalesce(owner, '') ELSE '' END, coalesce(metadata, ''), coalesce({micros expires - {now}}, 0),
-	coalesce({micros {now} - granted}, 0), ARRAY(SELECT {share} FROM {table} h
-		WHERE l.weight > 0 AND h.name = l.name AND h.place < {shared} AND h.expires > {now} ORDER BY h.place),
-	ARRAY(SELECT concat_ws(' ', waiter, greatest({micros {now} - w.granted}, 0), weight, coalesce(l.capacity, 0), coalesce(w.metadata, ''))
-		FROM {table} w WHERE w.name = l.name AND w.place > l.served ORDER BY w.place)
-FROM {table} l
-WHERE name >= $1 AND name <= $2 AND place = 0 AND ($1 = $2 OR owner IS NOT NULL AND CASE WHEN weight = 0 THEN expires > {now}
-	ELSE EXISTS (SELECT FROM {table} h WHERE h.name = l.name AND h.place < {shared} AND h.expires > {now}) END)
-ORDER BY name LIMIT $3
+-- $1 first name, $2 last name, $3 limit of locks; if $1 and $2 differ, held locks only. Returns holders (h) and waiters (w).
+WITH clock AS (
+	SELECT interlock_clock() AS us
+), page AS (
+	SELECT l.* FROM interlock l, clock WHERE l.name BETWEEN $1::bytea AND $2::bytea AND ($1::bytea = $2::bytea OR l.owner IS NOT NULL AND l.expires > us
+		OR l.shares > 0 AND EXISTS (SELECT FROM interlock_places p WHERE p.name = l.name AND p.kind = 'h' AND p.expires > us))
+	ORDER BY l.name LIMIT $3::bigint
+)
+SELECT encode(name, 'hex'), kind::text, owner, metadata, weight, capacity, slots, place, us - since, expires - us FROM (
+	SELECT name, 'h'::"char" AS kind, owner, metadata, 0 AS weight, 0 AS capacity, '{}'::int[] AS slots, token AS place, since, expires
+		FROM page WHERE owner IS NOT NULL
+	UNION ALL
+	SELECT p.name, p.kind, p.owner, p.metadata, p.weight, p.capacity, p.slots, p.place, p.since, p.expires
+		FROM page JOIN interlock_places p ON p.name = page.name WHERE p.kind IN ('h', 'w')
+) r, clock WHERE kind = 'w' OR expires > us ORDER BY name, kind, place

@@ -1,24 +1,23 @@
--- $1 microseconds unused, $2 name and $3 place after which to begin. Looks at 1,000 rows, so that no statement takes long,
--- and waits for no row. The floor is in the same transaction: a new row of a removed name begins above it.
-WITH page AS (
-	SELECT name, place FROM {table} WHERE (name, place) > ($2, $3) ORDER BY name, place LIMIT 1000
+-- $1 microseconds unused, $2 name after which to begin. Looks at 1,000 locks, so that no statement takes long, and waits for no
+-- row. The floor is in the same transaction: a new row of a removed name begins above it. A lock with waiters is not used any
+-- more if each must have died: a waiter asks when the lease ends, and gives up if the server does not answer for its TTL.
+WITH clock AS (
+	SELECT interlock_clock() AS us
+), page AS (
+	SELECT name FROM interlock WHERE name > $2::bytea AND name >= '\x01' ORDER BY name LIMIT 1000
 ), unused AS (
-	SELECT l.name, token FROM {table} l JOIN page p ON l.name = p.name AND l.place = p.place
-	WHERE l.place = 0 AND l.name <> '' AND (owner IS NULL OR expires <= {now}) AND (tombstones IS NULL OR tombstones <= {now})
-		AND coalesce(greatest(granted, expires), to_timestamp(token / 1000000.0)) < {now} - $1::bigint * interval '1 microsecond'
-		AND (served = last OR expires < {now} - interval '1 hour' - (SELECT coalesce(max(ttl), 0) FROM {table} w
-			WHERE w.name = l.name AND w.place > l.served) * interval '1 millisecond')
-		AND NOT EXISTS (SELECT FROM {table} h WHERE h.name = l.name AND h.place < {shared}
-			AND h.expires >= {now} - $1::bigint * interval '1 microsecond')
+	SELECT l.name, l.token FROM interlock l JOIN page ON page.name = l.name, clock
+	WHERE l.expires < us - $1::bigint AND l.ended <= us
+		AND (l.waiters = 0 OR l.expires < us - 3600000000 - (
+			SELECT coalesce(max(w.ttl), 0) FROM interlock_places w WHERE w.name = l.name AND w.kind = 'w'))
+		AND NOT EXISTS (SELECT FROM interlock_places h WHERE h.name = l.name AND h.kind = 'h' AND h.expires >= us - $1::bigint)
 	FOR UPDATE OF l SKIP LOCKED
 ), floor AS (
-	INSERT INTO {table} AS l (name, place, token) SELECT '', 0, max(token) FROM unused HAVING count(*) > 0
-	ON CONFLICT (name, place) DO UPDATE SET token = greatest(l.token, excluded.token)
+	INSERT INTO interlock AS l (name, token) SELECT '', max(token) FROM unused HAVING count(*) > 0
+	ON CONFLICT (name) DO UPDATE SET token = greatest(l.token, excluded.token)
 ), removed AS (
-	DELETE FROM {table} l USING unused WHERE l.name = unused.name AND (l.place >= 0 OR l.place < {shared})
-	RETURNING l.place
-), void AS (
-	DELETE FROM {table} l USING page p WHERE l.name = p.name AND l.place = p.place AND p.place BETWEEN {shared} AND -1 AND l.expires <= {now}
+	DELETE FROM interlock l USING unused WHERE l.name = unused.name RETURNING l.name
+), places AS (
+	DELETE FROM interlock_places p USING unused WHERE p.name = unused.name
 )
-SELECT (SELECT count(*) FROM removed WHERE place = 0)::int, name, place, {commit true} FROM page
-ORDER BY name DESC, place DESC LIMIT 1
+SELECT (SELECT count(*) FROM removed)::int, encode(max(name), 'hex') FROM page HAVING count(*) > 0

@@ -88,21 +88,24 @@ func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, para
 		Budget: conformance.Budget{
 			WakesPerRelease: 1, IdleHolderCommands: 4,
 			DeadProcess:        backend.MaxProvisionalTTL,
-			HandOffCommands:    3,   // in two round trips: a release locks the row and then hands over
+			HandOffCommands:    2,
 			IdleWaiterCommands: 1.5, // of the first waiter; the others poll less often
 		},
 		Wakes: func(ctx context.Context) (int64, error) { return wakes.count(ctx, admin) },
 		Leftovers: func(ctx context.Context, name string) (left []string, err error) {
 			var found string
-			err = admin.QueryRow(ctx, `SELECT concat('owner ', owner, ' waiter ', waiter) FROM interlock
-				WHERE name = $1 AND (place > 0 OR place < -4611686018427387904 AND expires > now() OR place = 0 AND weight = 0 AND owner IS NOT NULL AND expires > now()) LIMIT 1`, pglock.Key(pglock.DefaultPrefix, name)).Scan(&found)
+			err = admin.QueryRow(ctx, `WITH key AS (SELECT $1::bytea AS name, extract(epoch FROM now()) * 1000000 AS us)
+				SELECT 'holder ' || owner FROM interlock JOIN key USING (name) WHERE owner IS NOT NULL AND expires > us
+				UNION ALL SELECT kind || ' ' || owner FROM interlock_places JOIN key USING (name) WHERE kind = 'w' OR kind = 'h' AND expires > us
+				LIMIT 1`, pglock.Key(pglock.DefaultPrefix, name)).Scan(&found)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil, nil
 			}
 			return []string{found}, err
 		},
 		DestroyState: func(ctx context.Context, name string) error {
-			_, err := admin.Exec(ctx, "DELETE FROM interlock WHERE name = $1", pglock.Key(pglock.DefaultPrefix, name))
+			_, err := admin.Exec(ctx, `WITH places AS (DELETE FROM interlock_places WHERE name = $1)
+				DELETE FROM interlock WHERE name = $1`, pglock.Key(pglock.DefaultPrefix, name))
 			return err
 		},
 		KeyOf: func(name string) string { return string(pglock.Key(pglock.DefaultPrefix, name)) },
@@ -113,15 +116,15 @@ func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, para
 	return h
 }
 
-// Commands counts the statements on the lock table that were executed.
+// Commands counts the statements of the driver that were executed.
 func Commands(ctx context.Context, admin *pgxpool.Pool) (n int64, err error) {
 	err = admin.QueryRow(ctx, `SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
-		WHERE query LIKE '%"interlock"%'`).Scan(&n)
+		WHERE query LIKE '%"interlock%'`).Scan(&n)
 	return n, err
 }
 
-// grantCounter counts grants that were handed over to waiters, by a trigger on the lock
-// table. It starts at its first use.
+// grantCounter counts grants that were handed over to waiters, by triggers on the
+// tables. It starts at its first use.
 type grantCounter struct{ once sync.Once }
 
 func (g *grantCounter) count(ctx context.Context, admin *pgxpool.Pool) (n int64, err error) {
@@ -129,7 +132,9 @@ func (g *grantCounter) count(ctx context.Context, admin *pgxpool.Pool) (n int64,
 		_, err = admin.Exec(ctx, `CREATE SEQUENCE wakes;
 			CREATE FUNCTION count_wake() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('wakes'); RETURN NULL; END $$;
 			CREATE TRIGGER wakes AFTER UPDATE ON interlock FOR EACH ROW
-				WHEN (new.owner IS DISTINCT FROM old.owner AND new.unclaimed > 0) EXECUTE FUNCTION count_wake()`,
+				WHEN (new.owner IS DISTINCT FROM old.owner AND new.unclaimed) EXECUTE FUNCTION count_wake();
+			CREATE TRIGGER wakes AFTER UPDATE ON interlock_places FOR EACH ROW
+				WHEN (new.kind <> old.kind AND new.unclaimed) EXECUTE FUNCTION count_wake()`,
 			pgx.QueryExecModeSimpleProtocol)
 	})
 	if err == nil {

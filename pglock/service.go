@@ -1,0 +1,251 @@
+package pglock
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
+	"github.com/interlock-go/lock/backend/queue"
+)
+
+// service is the queue.Service: a function each, see sql/.
+type service struct {
+	*server
+	process  string // random; names the channel of this process
+	listener *listener
+	events   queue.Events // set before the first notification can arrive
+
+	secret []byte // random; see secretOf
+	mu     sync.Mutex
+	ahead  map[string]string // by owner: the proof of the attempt ahead of it in the queue
+
+	acquiring chan struct{} // slots of requests to acquire: the other connections are for renewals and releases
+	hints     chan struct{} // slots of statements that a notification causes: any role can send one
+}
+
+var (
+	_ queue.Service = (*service)(nil)
+	_ queue.Pusher  = (*service)(nil)
+)
+
+func newService(pool *pgxpool.Pool, o options, sql statements) *service {
+	id, secret := make([]byte, 8), make([]byte, 32)
+	_, _ = rand.Read(id) // never fails
+	_, _ = rand.Read(secret)
+	conns := int(pool.Config().MaxConns)
+	s := &service{
+		server: newServer(pool, o, sql), process: hex.EncodeToString(id), secret: secret, ahead: map[string]string{},
+		acquiring: make(chan struct{}, max(1, conns-max(1, conns/4))), hints: make(chan struct{}, maxHints),
+	}
+	s.listener = newListener(s)
+	s.connectionDoubted = s.listener.check
+	s.demoted = s.listener.drop
+	return s
+}
+
+// Acquire implements queue.Service.
+func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
+	select {
+	case s.acquiring <- struct{}{}:
+	case <-ctx.Done():
+		return queue.Answer{}, backend.NotExecuted(ctx.Err())
+	case <-s.life.Context().Done():
+		return queue.Answer{}, backend.ErrClosed
+	}
+	ctx, leave := withSlot(ctx, s.acquiring)
+	defer leave()
+	r, sent, err := one(ctx, s.server, s.sql.acquire, s.key(a.Key), a.Owner, s.process, escape(a.Metadata), micro(a.TTL),
+		a.Share.Weight, a.Share.Capacity, a.Mode != queue.NoQueue, hashOf(s.secretOf(a.Owner)))
+	switch {
+	case rolledBack(err):
+		return queue.Answer{}, queue.Retry(err)
+	case err != nil:
+		return queue.Answer{}, err
+	}
+	ans := queue.Answer{
+		Sent: sent, Now: micros(r.clock), Left: micros(r.remaining), Pass: micros(r.pass), NoPlace: r.noPlace, Watch: r.watch, Ask: micros(r.ask),
+	}
+	switch r.status {
+	case refused:
+		ans.Refused = true
+	case granted:
+		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.token, 0)), r.slots
+		s.forget(a.Owner)
+	default:
+		ans.Holder = r.firstHolder()
+		if r.noPlace && a.Mode != queue.NoQueue {
+			s.follows(a.Owner, r.ahead)
+		}
+	}
+	return ans, nil
+}
+
+// Renew implements queue.Service. Many renewals are one statement, which waits for no row. What another transaction has
+// locked is renewed alone, within an eighth of the shortest lease, so that the results of the others are not late.
+func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed {
+	all := make([]queue.Renewed, len(holds))
+	switch len(holds) {
+	case 0:
+		return all
+	case 1:
+		all[0] = s.renew(ctx, holds[0])
+		return all
+	}
+	var keys [][]byte
+	var owners []string
+	var ttls []int64
+	var exactly []bool
+	shortest := holds[0].TTL
+	for _, h := range holds {
+		keys, owners = append(keys, s.key(h.Key)), append(owners, h.Owner)
+		ttls, exactly = append(ttls, micro(h.TTL)), append(exactly, h.Exactly)
+		shortest = min(shortest, h.TTL)
+	}
+	rows, sent, err := query(ctx, s.server, scanAnswer, s.sql.renewMany, keys, owners, s.process, ttls, exactly)
+	ctx, cancel := context.WithTimeout(ctx, shortest/8)
+	defer cancel()
+	var alone sync.WaitGroup
+	for i, h := range holds {
+		if r := at(rows, i); r.status != locked {
+			all[i] = s.renewal(h, r, sent, err)
+			continue
+		}
+		alone.Go(func() { all[i] = s.renew(ctx, h) })
+	}
+	alone.Wait()
+	return all
+}
+
+func (s *service) renew(ctx context.Context, h queue.Hold) queue.Renewed {
+	r, sent, err := one(ctx, s.server, s.sql.renew, s.key(h.Key), h.Owner, s.process, micro(h.TTL), h.Exactly)
+	return s.renewal(h, r, sent, err)
+}
+
+func (s *service) renewal(h queue.Hold, r answer, sent time.Time, err error) queue.Renewed {
+	if err == nil && r.status != renewed {
+		err = s.lost(s.key(h.Key))
+	}
+	return queue.Renewed{Sent: sent, Now: micros(r.clock), Pass: micros(r.pass), Err: err}
+}
+
+// at returns the answer of a batch at i.
+func at(rows []answer, i int) answer {
+	if n := slices.IndexFunc(rows, func(r answer) bool { return r.index == int64(i+1) }); n >= 0 {
+		return rows[n]
+	}
+	return answer{}
+}
+
+// End implements queue.Service. Many ends are one statement, which waits for no row, as in Renew.
+func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
+	all := make([]queue.Ended, len(ends))
+	var batch []int // indexes of ends
+	var ops, owners, secrets []string
+	var keys [][]byte
+	var late []bool
+	for i, e := range ends {
+		if len(ends) > 1 && (e.Kind == queue.Release || e.Kind == queue.Abandon) {
+			batch, ops, keys, owners = append(batch, i), append(ops, opOf(e)), append(keys, s.key(e.Key)), append(owners, e.Owner)
+			late, secrets = append(late, e.Late), append(secrets, s.secretOf(e.Owner))
+		} else {
+			all[i] = s.end(ctx, e)
+		}
+	}
+	if len(batch) == 0 {
+		return all
+	}
+	rows, _, err := query(ctx, s.server, scanAnswer, s.sql.endMany, ops, keys, owners, s.process, late, secrets)
+	for n, i := range batch {
+		if r := at(rows, n); r.status == locked || r.status == guarded {
+			all[i] = s.end(ctx, ends[i])
+		} else {
+			all[i] = s.ended(ends[i], r, err)
+		}
+	}
+	return all
+}
+
+func (s *service) ended(e queue.End, r answer, err error) queue.Ended {
+	s.forget(e.Owner)
+	d := queue.Ended{Now: micros(r.clock), Held: r.status == ended, Pass: micros(r.pass), Err: err}
+	if e.Kind == queue.Break && r.holder != "" {
+		h := r.firstHolder()
+		d.Holder = &h
+	}
+	return d
+}
+
+// opOf returns the operation of interlock_end. An attempt that this process does not know, which has no TTL, may be that
+// of another process: any role can send a notification about it.
+func opOf(e queue.End) string {
+	if e.TTL == 0 {
+		return "forget"
+	}
+	return "end"
+}
+
+// The pauses until a removal is repeated while a transaction with Guard keeps the holder.
+const guardPause, maxGuardPause = 5 * time.Millisecond, 100 * time.Millisecond
+
+func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
+	if e.Kind == queue.Downgrade && e.Share.Capacity > 0 {
+		return queue.Ended{Err: backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")}
+	}
+	sql, args := s.sql.end, []any{opOf(e), s.key(e.Key), e.Owner, s.process, e.Late, s.secretOf(e.Owner)}
+	switch e.Kind {
+	case queue.Break:
+		sql, args = s.sql.breaks, []any{s.key(e.Key), e.Owner}
+	case queue.Downgrade:
+		sql, args = s.sql.downgrade, []any{s.key(e.Key), e.Owner, s.process}
+	}
+	within, cancel := context.WithTimeout(ctx, s.opt.timeout)
+	defer cancel()
+	for pause := guardPause; ; pause = min(2*pause, maxGuardPause) {
+		r, _, err := one(ctx, s.server, sql, args...)
+		if err != nil || r.status != guarded {
+			return s.ended(e, r, err)
+		}
+		sleep(within, pause)
+		if within.Err() != nil {
+			err := backend.NotExecuted(fmt.Errorf("%s: a transaction with Guard still depends on the lock", s.at("")))
+			return s.ended(e, r, cmp.Or(call.Ended(ctx), err))
+		}
+	}
+}
+
+// Pass implements queue.Service.
+func (s *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
+	r, _, err := one(ctx, s.server, s.sql.pass, s.key(key))
+	return queue.Passed{Now: micros(r.clock), Pass: micros(r.pass)}, err
+}
+
+// Close implements queue.Service. It ends the listening connection and waits for requests. It does not close a pool that
+// was given to New.
+func (s *service) Close(ctx context.Context) error {
+	s.life.Stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.life.Close(context.Background()) // does not end
+		if s.ownsPool {
+			s.pool.Close()
+		}
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *service) key(name string) []byte { return Key(s.opt.prefix, name) }
