@@ -42,6 +42,9 @@ const (
 func scanAnswer(r pgx.CollectableRow) (a answer, err error) {
 	err = r.Scan(&a.index, &a.status, &a.clock, &a.token, &a.slots, &a.remaining, &a.pass, &a.noPlace, &a.watch, &a.ask,
 		&a.holder, &a.metadata, &a.share.Weight, &a.share.Capacity, &a.ahead)
+	if len(a.slots) == 0 {
+		a.slots = nil
+	}
 	return a, err
 }
 

@@ -80,6 +80,9 @@ func scanPlace(r pgx.CollectableRow) (p place, err error) {
 	var token, age, left int64
 	h := &p.holder
 	err = r.Scan(&p.name, &p.kind, &h.Owner, &h.Metadata, &h.Share.Weight, &h.Share.Capacity, &h.Slots, &token, &age, &left)
+	if len(h.Slots) == 0 {
+		h.Slots = nil
+	}
 	h.Metadata = unescape(h.Metadata)
 	h.Token, h.Age, h.Left = uint64(max(token, 0)), max(micros(age), 0), max(micros(left), 0)
 	return p, err

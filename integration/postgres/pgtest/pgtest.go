@@ -96,7 +96,7 @@ func Harness(t *testing.T, s, front *provision.Server, admin *pgxpool.Pool, para
 			var found string
 			err = admin.QueryRow(ctx, `WITH key AS (SELECT $1::bytea AS name, extract(epoch FROM now()) * 1000000 AS us)
 				SELECT 'holder ' || owner FROM interlock JOIN key USING (name) WHERE owner IS NOT NULL AND expires > us
-				UNION ALL SELECT kind || ' ' || owner FROM interlock_places JOIN key USING (name) WHERE kind = 'w' OR kind = 'h' AND expires > us
+				UNION ALL SELECT kind::text || ' ' || owner FROM interlock_places JOIN key USING (name) WHERE kind = 'w' OR kind = 'h' AND expires > us
 				LIMIT 1`, pglock.Key(pglock.DefaultPrefix, name)).Scan(&found)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil, nil
