@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,7 +16,7 @@ type answer struct {
 	status    string
 	clock     int64
 	token     int64
-	slots     []int
+	slots     string
 	remaining int64
 	pass      int64
 	noPlace   bool
@@ -42,9 +43,6 @@ const (
 func scanAnswer(r pgx.CollectableRow) (a answer, err error) {
 	err = r.Scan(&a.index, &a.status, &a.clock, &a.token, &a.slots, &a.remaining, &a.pass, &a.noPlace, &a.watch, &a.ask,
 		&a.holder, &a.metadata, &a.share.Weight, &a.share.Capacity, &a.ahead)
-	if len(a.slots) == 0 {
-		a.slots = nil
-	}
 	return a, err
 }
 
@@ -52,8 +50,19 @@ func scanAnswer(r pgx.CollectableRow) (a answer, err error) {
 func (a *answer) firstHolder() backend.Holder {
 	return backend.Holder{
 		Contender: backend.Contender{Owner: a.holder, Metadata: unescape(a.metadata), Share: a.share},
-		Token:     uint64(max(a.token, 0)), Slots: a.slots, Left: max(micros(a.remaining), 0),
+		Token:     uint64(max(a.token, 0)), Slots: slotsOf(a.slots), Left: max(micros(a.remaining), 0),
 	}
+}
+
+// slotsOf reads numbers with commas between them.
+func slotsOf(text string) (slots []int) {
+	if text == "" {
+		return nil
+	}
+	for n := range strings.SplitSeq(text, ",") {
+		slots = append(slots, int(number(n)))
+	}
+	return slots
 }
 
 // micros returns a duration of the server.

@@ -17,6 +17,9 @@ import (
 
 // sqlState returns the code of an error of the server, or "".
 func sqlState(err error) string {
+	if err == nil {
+		return ""
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code

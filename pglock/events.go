@@ -23,7 +23,7 @@ const maxHints = 16
 //	removed name owner
 //	lost name owner           broken
 //
-// with times in microseconds, the name as hex digits, and "-" for no slots. Any role that may connect to the database can
+// with times in microseconds, the name as hex digits. Any role that may connect to the database can
 // send notifications, so each only makes an attempt ask the server, except a grant that the secret proves; see secretOf.
 func (s *service) receive(payload string) {
 	received := time.Now()
@@ -52,12 +52,7 @@ func (s *service) receive(payload string) {
 
 // grant reads a grant: owner, token, expires, lease, slots, and maybe the secret. Without proof its end is not known.
 func (s *service) grant(key string, f []string, received time.Time) queue.Grant {
-	g := queue.Grant{Key: key, Owner: f[0], Token: uint64(max(number(f[1]), 0)), Received: received, TTL: micros(number(f[3]))}
-	if f[4] != "-" {
-		for n := range strings.SplitSeq(f[4], ",") {
-			g.Slots = append(g.Slots, int(number(n)))
-		}
-	}
+	g := queue.Grant{Key: key, Owner: f[0], Token: uint64(max(number(f[1]), 0)), Received: received, TTL: micros(number(f[3])), Slots: slotsOf(f[4])}
 	if len(f) > 5 && s.proves(g.Owner, f[5]) {
 		g.Expires = micros(number(f[2]))
 	}

@@ -1,7 +1,6 @@
 package pglock
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 )
@@ -11,9 +10,7 @@ import (
 // next holder: so the notification is of the attempt that was ahead. A role that can read the tables cannot know the
 // secret before that. A grant that is notified in another way is asked for.
 func (s *service) secretOf(owner string) string {
-	mac := hmac.New(sha256.New, s.secret)
-	mac.Write([]byte(owner))
-	return hex.EncodeToString(mac.Sum(nil)[:16])
+	return hashOf(s.secret + owner)
 }
 
 // hashOf returns the hash of a secret.

@@ -105,18 +105,16 @@ func queryOnce[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql
 	used := pg.PgConn().CustomData()[usedKey] != nil
 	pg.PgConn().CustomData()[usedKey] = true
 	begun := time.Now()
-	own, cut := context.WithCancel(context.WithoutCancel(ctx))
 	replied := make(chan struct{})
 	r, err := call.Detached(ctx, s.life, func(_ context.Context, sending *call.Sending) (result[T], error) {
 		defer close(replied)
 		if !sending.Write() {
 			return result[T]{}, ctx.Err()
 		}
-		return send(own, s, pg, scan, sql, args)
+		return send(context.WithoutCancel(ctx), s, pg, scan, sql, args)
 	})
 	select {
 	case <-replied:
-		cut()
 		if sqlState(err) != readOnly {
 			conn.Release()
 			return r.rows, r.sent, err
@@ -131,7 +129,6 @@ func queryOnce[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql
 	default:
 	}
 	if errors.Is(err, backend.ErrClosed) {
-		cut()
 		conn.Release()
 		return nil, time.Time{}, err
 	}
@@ -141,13 +138,12 @@ func queryOnce[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql
 	free := useSlot(ctx)
 	late := func() {
 		defer free()
-		defer cut()
 		if s.awaitLate(pg.PgConn(), replied) {
 			conn.Release()
 			return
 		}
 		_ = conn.Hijack() // while pgx closes a silent connection, that keeps its place in the pool for up to 15 s
-		cut()
+		_ = pg.PgConn().Conn().Close()
 		<-replied
 		s.closeSilent(pg)
 	}

@@ -24,7 +24,7 @@ type service struct {
 	listener *listener
 	events   queue.Events // set before the first notification can arrive
 
-	secret []byte // random; see secretOf
+	secret string // random; see secretOf
 	mu     sync.Mutex
 	ahead  map[string]string // by owner: the proof of the attempt ahead of it in the queue
 
@@ -43,7 +43,7 @@ func newService(pool *pgxpool.Pool, o options, sql statements) *service {
 	_, _ = rand.Read(secret)
 	conns := int(pool.Config().MaxConns)
 	s := &service{
-		server: newServer(pool, o, sql), process: hex.EncodeToString(id), secret: secret, ahead: map[string]string{},
+		server: newServer(pool, o, sql), process: hex.EncodeToString(id), secret: string(secret), ahead: map[string]string{},
 		acquiring: make(chan struct{}, max(1, conns-max(1, conns/4))), hints: make(chan struct{}, maxHints),
 	}
 	s.listener = newListener(s)
@@ -78,7 +78,7 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 	case refused:
 		ans.Refused = true
 	case granted:
-		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.token, 0)), r.slots
+		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.token, 0)), slotsOf(r.slots)
 		s.forget(a.Owner)
 	default:
 		ans.Holder = r.firstHolder()

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION interlock_renew(
 	n bytea, self text, sender text, lease bigint, exactly boolean, waits boolean
 ) RETURNS interlock_answer LANGUAGE plpgsql SET jit = off SET enable_seqscan = off AS $$
 DECLARE
-	a interlock_answer := ROW('', 0, 0, '{}', 0, 0, true, false, 0, '', '', 0, 0, '');
+	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '');
 BEGIN
 	IF NOT waits THEN
 		PERFORM FROM interlock t WHERE t.name = n FOR NO KEY UPDATE SKIP LOCKED;

@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION interlock_rule(
 ) RETURNS interlock_answer LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_sort = on
 SET enable_nestloop = on AS $$
 DECLARE
-	a interlock_answer := ROW('', 0, 0, '{}', 0, 0, true, false, 0, '', '', 0, 0, '');
+	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '');
 	asker text := CASE op WHEN 'acquire' THEN self ELSE '' END;
 	clock bigint;
 	l interlock; before interlock;  -- the row of the lock
@@ -202,7 +202,7 @@ BEGIN
 			ELSE
 				a.pass := CASE a.pass WHEN 0 THEN provisional ELSE least(a.pass, provisional) END;
 				PERFORM pg_notify('interlock_' || w.process, concat_ws(' ', 'granted', encode(n, 'hex'), w.owner, l.token, w.expires, provisional,
-					coalesce(nullif(array_to_string(w.slots, ','), ''), '-'), nullif(secret, '')));
+					array_to_string(w.slots, ','), nullif(secret, '')));
 			END IF;
 		ELSIF w.kind IS NULL THEN
 			EXIT;
@@ -267,11 +267,11 @@ BEGIN
 		IF l.owner = self THEN
 			a.token := l.token; a.remaining := l.expires - clock;
 		ELSE
-			a.token := me.place; a.remaining := me.expires - clock; a.slots := me.slots;
+			a.token := me.place; a.remaining := me.expires - clock; a.slots := array_to_string(me.slots, ',');
 		END IF;
 	ELSIF op = 'acquire' OR op = 'break' AND f.owner IS NOT NULL THEN
 		a.holder := coalesce(f.owner, ''); a.metadata := coalesce(f.metadata, ''); a.weight := f.weight; a.capacity := f.capacity;
-		a.token := f.place; a.slots := f.slots;
+		a.token := f.place; a.slots := coalesce(array_to_string(f.slots, ','), '');
 		a.remaining := CASE op WHEN 'break' THEN f.expires - clock ELSE left_of_first END;
 		a.watch := coalesce(l.watcher = self, false) OR f.unclaimed;
 		IF interlock_fits(l, wt, cp) THEN -- is the first waiter, which does not fit, alive?

@@ -4,7 +4,7 @@ DO $$ BEGIN
 	CREATE TYPE interlock_answer AS (
 		status text,
 		clock bigint,           -- when it was decided
-		token bigint, slots int[],
+		token bigint, slots text,       -- with commas
 		remaining bigint,       -- the lease
 		pass bigint, no_place boolean, watch boolean, ask bigint, -- as in package queue
 		holder text, metadata text, weight int, capacity int,
