@@ -1,5 +1,5 @@
--- Times are microseconds since 1970, by the clock of the server.
 CREATE TABLE IF NOT EXISTS interlock (
+	-- Times are microseconds since 1970, by the clock of the server.
 	name bytea PRIMARY KEY,                 -- prefix:name; '' keeps in token that of the rows that were removed
 	token bigint NOT NULL DEFAULT 0,        -- the last one
 	-- The exclusive holder; owner is null if there is none. expires is also the first end of the leases of shares, and the
