@@ -41,8 +41,9 @@ func newServer(pool *pgxpool.Pool, o options, sql statements) *server {
 // back the statement in favor of another transaction, query sends it again within the timeout. If the functions are
 // missing, query creates them again.
 func query[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, sent time.Time, err error) {
-	within, cancel := context.WithTimeout(ctx, s.opt.timeout)
-	defer cancel()
+	within := new(call.Context)
+	within.Init(ctx, ctx, time.Now().Add(s.opt.timeout))
+	defer within.End(context.Canceled)
 	created := false
 	for try := 1; ; try++ {
 		rows, sent, err = queryOnce(within, s, scan, sql, args)

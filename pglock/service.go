@@ -207,15 +207,14 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 	case queue.Downgrade:
 		sql, args = s.sql.downgrade, []any{s.key(e.Key), e.Owner, s.process}
 	}
-	within, cancel := context.WithTimeout(ctx, s.opt.timeout)
-	defer cancel()
+	until := time.Now().Add(s.opt.timeout)
 	for pause := guardPause; ; pause = min(2*pause, maxGuardPause) {
 		r, _, err := one(ctx, s.server, sql, args...)
 		if err != nil || r.status != guarded {
 			return s.ended(e, r, err)
 		}
-		sleep(within, pause)
-		if within.Err() != nil {
+		sleep(ctx, pause)
+		if ctx.Err() != nil || time.Now().After(until) {
 			err := backend.NotExecuted(fmt.Errorf("%s: a transaction with Guard still depends on the lock", s.at("")))
 			return s.ended(e, r, cmp.Or(call.Ended(ctx), err))
 		}

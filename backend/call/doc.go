@@ -9,4 +9,6 @@
 //
 // The caller gets the result, or an error that says what became of the request: it was not executed, or that is not known
 // (see backend.NotExecuted and backend.Uncertain).
+//
+// A [Context] limits a request, and costs nothing until it is waited for.
 package call

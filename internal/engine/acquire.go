@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/bound"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/internal/retry"
 	"github.com/interlock-go/lock/internal/task"
 	"github.com/interlock-go/lock/internal/trust"
@@ -179,7 +179,7 @@ func tryTimeout(ttl time.Duration) time.Duration {
 // try sends one request that does not wait.
 func (a *attempt) try(ctx context.Context) (*Lease, error) {
 	req, relay := a.newRequest()
-	var within bound.Context
+	var within call.Context
 	within.Init(ctx, ctx, time.Now().Add(tryTimeout(req.TTL)))
 	defer within.End(context.Canceled)
 	sent := trust.Now()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/bound"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/internal/retry"
 	"github.com/interlock-go/lock/internal/trust"
 )
@@ -54,7 +54,7 @@ func (h *heldGrant) release(ctx context.Context) error {
 	}
 	deadline, working := time.Now().Add(limit), h.engine.tasks.Working()
 	// The first request is nearly always the only one, so one context has both bounds.
-	var first bound.Context
+	var first call.Context
 	first.Init(ctx, working, time.Now().Add(min(limit, retry.Timeout(h.req.TTL))))
 	err := h.grant.Release(&first)
 	first.End(context.Canceled)
@@ -62,7 +62,7 @@ func (h *heldGrant) release(ctx context.Context) error {
 		return nil
 	}
 	err = retry.OwnTimeout(working, err)
-	var detached bound.Context
+	var detached call.Context
 	detached.Init(ctx, working, deadline)
 	defer detached.End(context.Canceled)
 	pause := retry.Default()

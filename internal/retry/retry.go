@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/bound"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // Backoff is a pause that doubles each time: about Next, at most Max. Both must be at
@@ -53,7 +53,7 @@ func Once(ctx context.Context, ttl time.Duration, f func(context.Context) error)
 
 // Within calls f with a context that ends after d.
 func Within(ctx context.Context, d time.Duration, f func(context.Context) error) error {
-	var within bound.Context
+	var within call.Context
 	within.Init(ctx, ctx, time.Now().Add(d))
 	defer within.End(context.Canceled)
 	return OwnTimeout(ctx, f(&within))

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/interlock-go/lock/internal/bound"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // Group is the work in progress of one client. It is safe for concurrent use.
@@ -30,7 +30,7 @@ type Group struct {
 
 // Wait is a task whose context ends when closing begins.
 type Wait struct {
-	Context    bound.Context // ends with that of the caller, with Stop and with Done
+	Context    call.Context // ends with that of the caller, with Stop and with Done
 	group      *Group
 	prev, next *Wait
 }

@@ -1,4 +1,4 @@
-package bound_test
+package call_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/interlock-go/lock/internal/bound"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 type key struct{}
@@ -16,18 +16,18 @@ type key struct{}
 // Each way to end is seen by Err, by Done and by a context that is derived, whichever is asked first.
 func TestEnd(t *testing.T) {
 	for name, ways := range map[string]struct {
-		end  func(c *bound.Context, cancel context.CancelCauseFunc)
+		end  func(c *call.Context, cancel context.CancelCauseFunc)
 		want error
 	}{
-		"by the caller": {func(_ *bound.Context, cancel context.CancelCauseFunc) { cancel(nil) }, context.Canceled},
-		"by End":        {func(c *bound.Context, _ context.CancelCauseFunc) { c.End(context.Canceled) }, context.Canceled},
-		"by a deadline": {func(*bound.Context, context.CancelCauseFunc) { time.Sleep(time.Second) }, context.DeadlineExceeded},
+		"by the caller": {func(_ *call.Context, cancel context.CancelCauseFunc) { cancel(nil) }, context.Canceled},
+		"by End":        {func(c *call.Context, _ context.CancelCauseFunc) { c.End(context.Canceled) }, context.Canceled},
+		"by a deadline": {func(*call.Context, context.CancelCauseFunc) { time.Sleep(time.Second) }, context.DeadlineExceeded},
 	} {
 		for _, before := range []bool{false, true} { // Done and derived contexts are made before the end
 			synctest.Test(t, func(t *testing.T) {
 				until, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, 1))
 				defer cancel(nil)
-				var c bound.Context
+				var c call.Context
 				c.Init(until, until, time.Now().Add(time.Second))
 				derive := func() context.Context {
 					d, cancel := context.WithCancel(&c)
@@ -72,7 +72,7 @@ func TestDetached(t *testing.T) {
 		cause := errors.New("cause")
 		values, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, 1))
 		cancel(cause)
-		var c bound.Context
+		var c call.Context
 		c.Init(values, t.Context(), time.Now().Add(time.Second))
 		if c.Err() != nil || c.Value(key{}) != 1 {
 			t.Errorf("want the values only, got %v, %v", c.Err(), c.Value(key{}))
@@ -87,7 +87,7 @@ func TestDetached(t *testing.T) {
 // A context that is derived and ends first leaves nothing at c.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c bound.Context
+		var c call.Context
 		c.Init(t.Context(), t.Context(), time.Time{})
 		called := make(chan struct{})
 		stop := context.AfterFunc(&c, func() { close(called) })
@@ -110,7 +110,7 @@ func TestStop(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	for range 100 {
 		until, cancel := context.WithCancel(t.Context())
-		var c bound.Context
+		var c call.Context
 		c.Init(until, until, time.Now().Add(time.Microsecond))
 		var wg sync.WaitGroup
 		for _, f := range []func(){
@@ -129,9 +129,9 @@ func TestConcurrent(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	until, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c := new(bound.Context)
+	c := new(call.Context)
 	if n := testing.AllocsPerRun(100, func() {
-		*c = bound.Context{}
+		*c = call.Context{}
 		c.Init(until, until, time.Now().Add(time.Hour))
 		_ = c.Err()
 		c.End(context.Canceled)

@@ -1,5 +1,4 @@
-// Package bound has the context of a request.
-package bound
+package call
 
 import (
 	"context"
