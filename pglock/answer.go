@@ -31,6 +31,7 @@ type answer struct {
 // The values of status.
 const (
 	granted = "granted"
+	again   = "again"   // more waiters are to be granted first
 	held    = "held"    // by the attempt or another one; of acquire
 	refused = "refused" // the attempt has ended
 	renewed = "renewed"

@@ -1,7 +1,6 @@
 package pglock
 
 import (
-	"context"
 	"encoding/hex"
 	"strconv"
 	"strings"
@@ -21,7 +20,7 @@ const maxHints = 16
 //	ends name owner left      when the lease ends that the attempt waits for
 //	asked name owner
 //	removed name owner
-//	lost name owner           broken
+//	lost name owner token     broken
 //
 // with times in microseconds, the name as hex digits. Any role that may connect to the database can
 // send notifications, so each only makes an attempt ask the server, except a grant that the secret proves; see secretOf.
@@ -45,8 +44,8 @@ func (s *service) receive(payload string) {
 		s.events.Asked(key, owner)
 	case f[0] == "removed":
 		s.events.Removed(key, owner)
-	case f[0] == "lost":
-		s.checkLoss(name, owner)
+	case f[0] == "lost" && len(f) == 4:
+		s.checkLoss(name, owner, number(f[3]))
 	}
 }
 
@@ -60,11 +59,11 @@ func (s *service) grant(key string, f []string, received time.Time) queue.Grant 
 }
 
 // checkLoss reports a loss if the server confirms it. If there is no answer, the next renewal finds out.
-func (s *service) checkLoss(name []byte, owner string) {
+func (s *service) checkLoss(name []byte, owner string, token int64) {
 	s.life.Go(func() {
 		s.hints <- struct{}{}
 		defer func() { <-s.hints }()
-		holds, _, err := query(context.WithoutCancel(s.life.Context()), s.server, pgx.RowTo[bool], s.sql.holds, name, owner)
+		holds, _, err := query(s.life.Context(), s.server, pgx.RowTo[bool], s.sql.holds, name, owner, token)
 		if err == nil && len(holds) == 1 && !holds[0] {
 			s.events.Lost(owner)
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/interlock-go/lock/backend"
 )
 
 // slot is the slot of a request. It is free when the request and its late connections have left it.
@@ -24,11 +26,22 @@ func (s *slot) leave() {
 
 type slotKey struct{}
 
-// withSlot returns the context of a request that has a slot of slots, and the function that leaves it.
-func withSlot(ctx context.Context, slots chan struct{}) (request context.Context, leave func()) {
-	s := &slot{of: slots}
-	s.users.Store(1)
-	return context.WithValue(ctx, slotKey{}, s), s.leave
+// withSlot waits for a slot of a request to acquire, and returns the context of the request and the function that leaves it.
+func (s *service) withSlot(ctx context.Context) (request context.Context, leave func(), err error) {
+	select {
+	case s.acquiring <- struct{}{}:
+	default:
+		select {
+		case s.acquiring <- struct{}{}:
+		case <-ctx.Done():
+			return nil, nil, backend.NotExecuted(ctx.Err())
+		case <-s.life.Context().Done():
+			return nil, nil, backend.ErrClosed
+		}
+	}
+	sl := &slot{of: s.acquiring}
+	sl.users.Store(1)
+	return context.WithValue(ctx, slotKey{}, sl), sl.leave, nil
 }
 
 // useSlot keeps the slot of the request, if it has one, until leave is called.

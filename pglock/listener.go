@@ -185,8 +185,8 @@ func (l *listener) listen() (wasUp bool, err error) {
 	l.mu.Lock()
 	l.disconnect, l.interrupt = stop, func() {}
 	l.mu.Unlock()
-	s.events.Interrupted("") // there were no notifications before LISTEN
 	l.set(true, nil)
+	s.events.Interrupted("") // there were no notifications before LISTEN
 	for {
 		within, cancel := context.WithTimeout(ctx, maxUnused/4)
 		l.mu.Lock()
@@ -305,6 +305,9 @@ func (s *service) Listen(ctx context.Context, _ string) error {
 	err := s.listener.wait(ctx)
 	if _, unavailable := s.listener.status(); unavailable {
 		return queue.ErrPoll
+	}
+	if err != nil && !errors.Is(err, backend.ErrClosed) {
+		return backend.NotExecuted(s.describe(err))
 	}
 	return err
 }

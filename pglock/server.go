@@ -105,9 +105,13 @@ func queryOnce[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql
 	pg := conn.Conn()
 	used := pg.PgConn().CustomData()[usedKey] != nil
 	pg.PgConn().CustomData()[usedKey] = true
-	begun := time.Now()
+	at := time.Now()
+	var begun atomic.Bool // by the request, which uses the connection then, or because there will be none
 	replied := make(chan struct{})
 	r, err := call.Detached(ctx, s.life, func(_ context.Context, sending *call.Sending) (result[T], error) {
+		if !begun.CompareAndSwap(false, true) {
+			return result[T]{}, ctx.Err()
+		}
 		defer close(replied)
 		if !sending.Write() {
 			return result[T]{}, ctx.Err()
@@ -129,11 +133,11 @@ func queryOnce[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql
 		return nil, r.sent, err
 	default:
 	}
-	if errors.Is(err, backend.ErrClosed) {
+	if begun.CompareAndSwap(false, true) {
 		conn.Release()
 		return nil, time.Time{}, err
 	}
-	if time.Since(begun) >= silence {
+	if time.Since(at) >= silence {
 		s.checkIdle()
 	}
 	free := useSlot(ctx)

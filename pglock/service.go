@@ -54,25 +54,27 @@ func newService(pool *pgxpool.Pool, o options, sql statements) *service {
 
 // Acquire implements queue.Service.
 func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
-	select {
-	case s.acquiring <- struct{}{}:
-	case <-ctx.Done():
-		return queue.Answer{}, backend.NotExecuted(ctx.Err())
-	case <-s.life.Context().Done():
-		return queue.Answer{}, backend.ErrClosed
-	}
-	ctx, leave := withSlot(ctx, s.acquiring)
-	defer leave()
-	r, sent, err := one(ctx, s.server, s.sql.acquire, s.key(a.Key), a.Owner, s.process, escape(a.Metadata), micro(a.TTL),
-		a.Share.Weight, a.Share.Capacity, a.Mode != queue.NoQueue, hashOf(s.secretOf(a.Owner)))
-	switch {
-	case rolledBack(err):
-		return queue.Answer{}, queue.Retry(err)
-	case err != nil:
+	ctx, leave, err := s.withSlot(ctx)
+	if err != nil {
 		return queue.Answer{}, err
 	}
+	defer leave()
+	var pass time.Duration // of the answers before
+	var r answer
+	var sent time.Time
+	for r.status = again; r.status == again && err == nil; {
+		r, sent, err = one(ctx, s.server, s.sql.acquire, s.key(a.Key), a.Owner, s.process, escape(a.Metadata), micro(a.TTL),
+			a.Share.Weight, a.Share.Capacity, a.Mode != queue.NoQueue, hashOf(s.secretOf(a.Owner)))
+		pass = sooner(pass, micros(r.pass))
+	}
+	switch {
+	case rolledBack(err):
+		return queue.Answer{Pass: pass}, queue.Retry(err)
+	case err != nil:
+		return queue.Answer{Pass: pass}, err
+	}
 	ans := queue.Answer{
-		Sent: sent, Now: micros(r.clock), Left: micros(r.remaining), Pass: micros(r.pass), NoPlace: r.noPlace, Watch: r.watch, Ask: micros(r.ask),
+		Sent: sent, Now: micros(r.clock), Left: micros(r.remaining), Pass: pass, NoPlace: r.noPlace, Watch: r.watch, Ask: micros(r.ask),
 	}
 	switch r.status {
 	case refused:
@@ -87,6 +89,14 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		}
 	}
 	return ans, nil
+}
+
+// sooner returns the shorter of two values of Answer.Pass.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // Renew implements queue.Service. Many renewals are one statement, which waits for no row. What another transaction has

@@ -10,7 +10,7 @@
 -- secret end: the secret, by which the next holder trusts the notification of its grant
 -- waits  whether to wait for the row if another transaction has locked it
 --
--- status granted, held, refused, renewed, lost, ended, free (it did not hold), passed;
+-- status granted, held, refused, renewed, lost, ended, free (it did not hold), passed; again (there are more waiters to grant first);
 --        guarded (a transaction with Guard keeps the holder), locked (another transaction has locked the row): nothing was done
 CREATE OR REPLACE FUNCTION interlock_rule(
 	op text, n bytea, self text, sender text, meta text, lease bigint, wt int, cp int, flag boolean, hash text, secret text, waits boolean
@@ -19,13 +19,13 @@ SET enable_nestloop = on AS $$
 DECLARE
 	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '');
 	asker text := CASE op WHEN 'acquire' THEN self ELSE '' END;
-	clock bigint;
+	clock bigint; earliest bigint;
 	l interlock; before interlock;  -- the row of the lock
 	me interlock_places;            -- the row of the attempt
 	f interlock_places;             -- FIRST
 	w interlock_places;
 	holds boolean := false; noted text; dismissed text[] := '{}'; provisional bigint; left_of_first bigint;
-	changed boolean; informs boolean; seen text[]; removed int;
+	handled int := 0; more boolean := false; changed boolean; informs boolean; seen text[]; removed int;
 BEGIN
 	a.status := CASE op WHEN 'acquire' THEN 'held' WHEN 'renew' THEN 'lost' WHEN 'pass' THEN 'passed' ELSE 'free' END;
 
@@ -47,6 +47,8 @@ BEGIN
 	END LOOP;
 	clock := interlock_clock(); a.clock := clock;
 	before := l;
+	earliest := least(l.expires, clock); -- no lease of a share ends before that; entries of the index below it are dead
+	IF l.asked_at > clock THEN l.asked_at := clock; END IF; -- the clock was set back
 	IF l.ended > 0 AND op = 'acquire' THEN
 		PERFORM FROM interlock_places p WHERE p.name = n AND p.owner = self AND p.kind = 'e' AND p.expires > clock;
 		IF FOUND THEN a.status := 'refused'; RETURN a; END IF;
@@ -60,7 +62,7 @@ BEGIN
 		END IF;
 	ELSIF l.shares > 0 AND l.expires <= clock THEN
 		FOR w IN DELETE FROM interlock_places p WHERE p.name = n AND p.owner IN (
-			SELECT h.owner FROM interlock_places h WHERE h.name = n AND h.kind = 'h' AND h.expires <= clock FOR UPDATE SKIP LOCKED
+			SELECT h.owner FROM interlock_places h WHERE h.name = n AND h.kind = 'h' AND h.expires BETWEEN l.expires AND clock FOR UPDATE SKIP LOCKED
 		) RETURNING p.* LOOP
 			IF w.unclaimed THEN l.suspects := l.suspects || w.process; l.lapses := least(l.lapses + 1, 9); END IF;
 			l := interlock_without(l, w); l.watcher := NULL;
@@ -138,14 +140,15 @@ BEGIN
 		IF self IN ('', l.owner) THEN
 			IF interlock_removable(n, NULL) THEN
 				a.status := 'ended';
-				PERFORM pg_notify('interlock_' || l.process, concat_ws(' ', 'lost', encode(n, 'hex'), l.owner));
+				PERFORM pg_notify('interlock_' || l.process, concat_ws(' ', 'lost', encode(n, 'hex'), l.owner, l.token));
 				l.owner := NULL; l.unclaimed := false; l.expires := clock;
 			ELSE
 				a.status := 'guarded';
 			END IF;
 		END IF;
 	ELSIF op = 'break' AND l.shares > 0 THEN
-		SELECT * INTO f FROM interlock_places p WHERE p.name = n AND p.kind = 'h' ORDER BY p.expires, p.place LIMIT 1;
+		SELECT * INTO f FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND p.expires >= earliest
+			ORDER BY p.expires, p.place LIMIT 1;
 		PERFORM FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND self IN ('', p.owner) FOR UPDATE SKIP LOCKED;
 		GET DIAGNOSTICS removed = ROW_COUNT;
 		IF removed < (SELECT count(*) FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND self IN ('', p.owner)) THEN
@@ -154,7 +157,7 @@ BEGIN
 			FOR w IN DELETE FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND self IN ('', p.owner) RETURNING p.* LOOP
 				IF a.status <> 'ended' OR w.place < f.place THEN f := w; END IF;
 				a.status := 'ended';
-				PERFORM pg_notify('interlock_' || w.process, concat_ws(' ', 'lost', encode(n, 'hex'), w.owner));
+				PERFORM pg_notify('interlock_' || w.process, concat_ws(' ', 'lost', encode(n, 'hex'), w.owner, w.place));
 				l := interlock_without(l, w);
 			END LOOP;
 		END IF;
@@ -162,6 +165,8 @@ BEGIN
 
 	-- 5. Admit. An acquire without a place is behind the last waiter.
 	LOOP
+		IF handled = 500 THEN more := true; EXIT; END IF; -- others are not to wait long for the row
+		handled := handled + 1;
 		w := NULL;
 		IF l.waiters > 0 THEN
 			SELECT * INTO w FROM interlock_places p WHERE p.name = n AND p.kind = 'w' AND p.place > l.served ORDER BY p.place LIMIT 1;
@@ -219,7 +224,7 @@ BEGIN
 		END IF;
 		IF l.asked = w.owner THEN l.asked := NULL; l.asked_process := NULL; END IF;
 	END LOOP;
-	IF op = 'acquire' AND NOT holds AND me.owner IS NULL AND flag THEN
+	IF op = 'acquire' AND NOT holds AND me.owner IS NULL AND flag AND NOT more THEN
 		SELECT p.proof INTO a.ahead FROM interlock_places p WHERE l.waiters > 0 AND p.name = n AND p.kind = 'w' AND p.place = l.last;
 		a.ahead := coalesce(CASE WHEN l.waiters > 0 THEN a.ahead ELSE l.proof END, '');
 		l.last := l.last + 1; l.waiters := l.waiters + 1;
@@ -229,7 +234,8 @@ BEGIN
 
 	-- FIRST
 	IF l.shares > 0 THEN
-		SELECT * INTO w FROM interlock_places p WHERE p.name = n AND p.kind = 'h' ORDER BY p.expires, p.place LIMIT 1;
+		SELECT * INTO w FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND p.expires >= earliest
+			ORDER BY p.expires, p.place LIMIT 1;
 		IF NOT FOUND THEN -- rows were deleted by another program
 			l.shares := 0; l.weight := 0; l.slots := '{}'; l.pushed := 0;
 		END IF;
@@ -274,7 +280,7 @@ BEGIN
 		a.token := f.place; a.slots := coalesce(array_to_string(f.slots, ','), '');
 		a.remaining := CASE op WHEN 'break' THEN f.expires - clock ELSE left_of_first END;
 		a.watch := coalesce(l.watcher = self, false) OR f.unclaimed;
-		IF interlock_fits(l, wt, cp) THEN -- is the first waiter, which does not fit, alive?
+		IF op = 'acquire' AND interlock_fits(l, wt, cp) THEN -- is the first waiter, which does not fit, alive?
 			SELECT * INTO w FROM interlock_places p WHERE p.name = n AND p.kind = 'w' AND p.place > l.served ORDER BY p.place LIMIT 1;
 			IF w.process <> sender THEN
 				IF l.asked IS DISTINCT FROM w.owner THEN
@@ -291,6 +297,12 @@ BEGIN
 		END IF;
 	END IF;
 
+	IF more AND (op <> 'acquire' OR holds) THEN
+		a.pass := -1;
+	ELSIF more THEN
+		a.status := 'again';
+	END IF;
+
 	IF l IS DISTINCT FROM before THEN
 		UPDATE interlock t SET token = l.token, owner = l.owner, process = l.process, metadata = l.metadata, proof = l.proof, since = l.since,
 			expires = l.expires, unclaimed = l.unclaimed, shares = l.shares, permits = l.permits, weight = l.weight, slots = l.slots, pushed = l.pushed,
@@ -298,6 +310,6 @@ BEGIN
 			informed = l.informed, asked = l.asked, asked_process = l.asked_process, asked_at = l.asked_at, ended = l.ended
 			WHERE t.name = n;
 	END IF;
-	PERFORM interlock_commit(a.status IN ('granted', 'renewed') OR a.pass > 0 OR op IN ('break', 'downgrade') OR op = 'end' AND flag, waits);
+	PERFORM interlock_commit(a.status IN ('granted', 'renewed') OR a.pass <> 0 OR op IN ('break', 'downgrade') OR op = 'end' AND flag, waits);
 	RETURN a;
 END $$;

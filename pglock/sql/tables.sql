@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS interlock_places (
 	ttl bigint NOT NULL DEFAULT 0,          -- of a waiter
 	expires bigint NOT NULL DEFAULT 0,      -- of a holder, and of one that has ended
 	unclaimed boolean NOT NULL DEFAULT false,
-	PRIMARY KEY (name, owner)
+	PRIMARY KEY (owner, name) -- not the name first: the queue is to be read by its own index
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX IF NOT EXISTS interlock_places_queue ON interlock_places (name, kind, place);
 CREATE INDEX IF NOT EXISTS interlock_places_ends ON interlock_places (name, expires, place) WHERE kind = 'h';
