@@ -19,7 +19,7 @@ BEGIN
 	a.clock := interlock_clock();
 	SELECT 'held', t.token, t.expires - a.clock, p.kind IS NULL, t.unclaimed OR coalesce(t.watcher = self, false), t.owner, coalesce(t.metadata, '')
 		INTO a.status, a.token, a.remaining, a.no_place, a.watch, a.holder, a.metadata
-		FROM interlock t LEFT JOIN interlock_places p ON p.name = n AND p.owner = self
+		FROM interlock t LEFT JOIN interlock_places p ON p.owner = self
 		WHERE t.name = n AND t.owner <> self AND t.expires > a.clock AND NOT (t.unclaimed AND t.process = sender)
 			AND sender <> ALL (t.suspects) AND t.asked_process IS DISTINCT FROM sender AND (p.kind = 'w' OR p.kind IS NULL AND NOT flag);
 	IF FOUND THEN RETURN a; END IF;

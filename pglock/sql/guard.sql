@@ -2,7 +2,7 @@
 WITH exclusive AS (
 	SELECT 1 FROM interlock WHERE name = $1::bytea AND owner = $2 AND token = $3::bigint AND expires > interlock_clock() FOR KEY SHARE
 ), shared AS (
-	SELECT 1 FROM interlock_places WHERE name = $1::bytea AND owner = $2 AND kind = 'h' AND place = $3::bigint AND expires > interlock_clock()
+	SELECT 1 FROM interlock_places WHERE owner = $2 AND name = $1::bytea AND kind = 'h' AND place = $3::bigint AND expires > interlock_clock()
 		FOR KEY SHARE
 )
 SELECT * FROM exclusive UNION ALL SELECT * FROM shared

@@ -24,7 +24,7 @@ DECLARE
 	me interlock_places;            -- the row of the attempt
 	f interlock_places;             -- FIRST
 	w interlock_places;
-	holds boolean := false; noted text; dismissed text[] := '{}'; provisional bigint; left_of_first bigint;
+	holds boolean := false; noted text; owners text[]; dismissed text[] := '{}'; provisional bigint; left_of_first bigint;
 	handled int := 0; more boolean := false; changed boolean; informs boolean; seen text[]; removed int;
 BEGIN
 	a.status := CASE op WHEN 'acquire' THEN 'held' WHEN 'renew' THEN 'lost' WHEN 'pass' THEN 'passed' ELSE 'free' END;
@@ -50,7 +50,7 @@ BEGIN
 	earliest := least(l.expires, clock); -- no lease of a share ends before that; entries of the index below it are dead
 	IF l.asked_at > clock THEN l.asked_at := clock; END IF; -- the clock was set back
 	IF l.ended > 0 AND op = 'acquire' THEN
-		PERFORM FROM interlock_places p WHERE p.name = n AND p.owner = self AND p.kind = 'e' AND p.expires > clock;
+		PERFORM FROM interlock_places p WHERE p.owner = self AND p.kind = 'e' AND p.expires > clock;
 		IF FOUND THEN a.status := 'refused'; RETURN a; END IF;
 	END IF;
 
@@ -61,7 +61,7 @@ BEGIN
 			l.owner := NULL; l.unclaimed := false; l.watcher := NULL;
 		END IF;
 	ELSIF l.shares > 0 AND l.expires <= clock THEN
-		FOR w IN DELETE FROM interlock_places p WHERE p.name = n AND p.owner IN (
+		FOR w IN DELETE FROM interlock_places p WHERE p.owner IN (
 			SELECT h.owner FROM interlock_places h WHERE h.name = n AND h.kind = 'h' AND h.expires BETWEEN l.expires AND clock FOR UPDATE SKIP LOCKED
 		) RETURNING p.* LOOP
 			IF w.unclaimed THEN l.suspects := l.suspects || w.process; l.lapses := least(l.lapses + 1, 9); END IF;
@@ -83,13 +83,14 @@ BEGIN
 	IF op NOT IN ('break', 'pass') THEN
 		IF l.unclaimed AND l.process = sender THEN l.unclaimed := false; l.lapses := 0; END IF;
 		IF l.pushed > 0 THEN
-			UPDATE interlock_places p SET unclaimed = false WHERE p.name = n AND p.process = sender AND p.unclaimed;
+			UPDATE interlock_places p SET unclaimed = false WHERE p.process = sender AND p.unclaimed AND p.name IS NOT DISTINCT FROM n;
 			GET DIAGNOSTICS removed = ROW_COUNT;
 			IF removed > 0 THEN l.pushed := l.pushed - removed; l.lapses := 0; END IF;
 		END IF;
 		l.suspects := array_remove(l.suspects, sender);
 		IF l.asked_process = sender THEN l.asked := NULL; l.asked_process := NULL; END IF;
-		SELECT * INTO me FROM interlock_places p WHERE p.name = n AND p.owner = self;
+		SELECT * INTO me FROM interlock_places p WHERE p.owner = self;
+		IF me.name <> n THEN me := NULL; END IF;
 		holds := coalesce(l.owner = self AND l.expires > clock, false) OR coalesce(me.kind = 'h' AND me.expires > clock, false);
 	END IF;
 
@@ -100,7 +101,7 @@ BEGIN
 			a.status := CASE op WHEN 'renew' THEN 'renewed' ELSE 'held' END;
 			IF me.kind = 'h' THEN
 				me.expires := CASE WHEN op = 'renew' AND flag THEN clock + lease ELSE greatest(me.expires, clock + lease) END;
-				UPDATE interlock_places p SET expires = me.expires WHERE p.name = n AND p.owner = self;
+				UPDATE interlock_places p SET expires = me.expires WHERE p.owner = self;
 			ELSE
 				l.expires := CASE WHEN op = 'renew' AND flag THEN clock + lease ELSE greatest(l.expires, clock + lease) END;
 			END IF;
@@ -119,14 +120,14 @@ BEGIN
 			END IF;
 			a.status := 'ended';
 		ELSIF holds AND me.kind = 'h' THEN
-			DELETE FROM interlock_places p WHERE p.name = n AND p.owner = self;
+			DELETE FROM interlock_places p WHERE p.owner = self;
 			l := interlock_without(l, me);
 			a.status := 'ended';
 		ELSIF holds THEN
 			l.owner := NULL; l.unclaimed := false; l.expires := clock;
 			a.status := 'ended';
 		ELSIF me.kind = 'w' AND op <> 'downgrade' THEN
-			DELETE FROM interlock_places p WHERE p.name = n AND p.owner = self;
+			DELETE FROM interlock_places p WHERE p.owner = self;
 			l.waiters := l.waiters - 1;
 			IF l.asked = self THEN l.asked := NULL; l.asked_process := NULL; END IF;
 		END IF;
@@ -149,12 +150,13 @@ BEGIN
 	ELSIF op = 'break' AND l.shares > 0 THEN
 		SELECT * INTO f FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND p.expires >= earliest
 			ORDER BY p.expires, p.place LIMIT 1;
-		PERFORM FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND self IN ('', p.owner) FOR UPDATE SKIP LOCKED;
+		owners := CASE self WHEN '' THEN ARRAY(SELECT p.owner FROM interlock_places p WHERE p.name = n AND p.kind = 'h') ELSE ARRAY[self] END;
+		PERFORM FROM interlock_places p WHERE p.owner = ANY (owners) FOR UPDATE SKIP LOCKED;
 		GET DIAGNOSTICS removed = ROW_COUNT;
-		IF removed < (SELECT count(*) FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND self IN ('', p.owner)) THEN
+		IF removed < (SELECT count(*) FROM interlock_places p WHERE p.owner = ANY (owners)) THEN
 			a.status := 'guarded';
 		ELSE
-			FOR w IN DELETE FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND self IN ('', p.owner) RETURNING p.* LOOP
+			FOR w IN DELETE FROM interlock_places p WHERE p.owner = ANY (owners) AND p.kind = 'h' AND p.name IS NOT DISTINCT FROM n RETURNING p.* LOOP
 				IF a.status <> 'ended' OR w.place < f.place THEN f := w; END IF;
 				a.status := 'ended';
 				PERFORM pg_notify('interlock_' || w.process, concat_ws(' ', 'lost', encode(n, 'hex'), w.owner, w.place));
@@ -186,7 +188,7 @@ BEGIN
 			w.expires := clock + provisional;
 			IF w.kind = 'w' THEN
 				l.waiters := l.waiters - 1; l.served := w.place;
-				IF w.weight = 0 THEN DELETE FROM interlock_places p WHERE p.name = n AND p.owner = w.owner; END IF;
+				IF w.weight = 0 THEN DELETE FROM interlock_places p WHERE p.owner = w.owner; END IF;
 			END IF;
 			IF w.weight = 0 THEN
 				l.owner := w.owner; l.process := w.process; l.metadata := w.metadata; l.proof := w.proof;
@@ -194,7 +196,7 @@ BEGIN
 			ELSE
 				IF w.kind = 'w' THEN
 					UPDATE interlock_places p SET kind = 'h', place = l.token, slots = w.slots, since = clock, expires = w.expires, unclaimed = w.unclaimed
-						WHERE p.name = n AND p.owner = w.owner;
+						WHERE p.owner = w.owner;
 				ELSE
 					INSERT INTO interlock_places (name, owner, kind, place, process, metadata, proof, weight, capacity, slots, since, expires)
 						VALUES (n, self, 'h', l.token, sender, meta, hash, wt, cp, w.slots, clock, w.expires);
@@ -213,7 +215,7 @@ BEGIN
 			EXIT;
 		ELSIF w.process = ANY (l.suspects) OR l.asked = w.owner AND l.asked_at + 3000000 <= clock THEN
 			IF w.process <> ALL (l.suspects) THEN l.suspects := l.suspects || w.process; END IF;
-			DELETE FROM interlock_places p WHERE p.name = n AND p.owner = w.owner;
+			DELETE FROM interlock_places p WHERE p.owner = w.owner;
 			l.waiters := l.waiters - 1; l.served := w.place;
 			IF w.process <> ALL (dismissed) THEN
 				dismissed := dismissed || w.process;
@@ -293,7 +295,9 @@ BEGIN
 	ELSIF op = 'pass' THEN
 		IF l.unclaimed THEN a.pass := greatest(l.expires - clock, 1); END IF;
 		IF l.pushed > 0 THEN
-			SELECT greatest(min(p.expires) - clock, 1) INTO a.pass FROM interlock_places p WHERE p.name = n AND p.unclaimed;
+			SELECT greatest(p.expires - clock, 1) INTO a.pass FROM interlock_places p WHERE p.name = n AND p.kind = 'h' AND p.expires >= earliest
+				AND p.unclaimed ORDER BY p.expires, p.place LIMIT 1;
+			a.pass := coalesce(a.pass, 0);
 		END IF;
 	END IF;
 

@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS interlock (
 
 CREATE TABLE IF NOT EXISTS interlock_places (
 	name bytea NOT NULL,
-	owner text NOT NULL,
+	owner text NOT NULL,                    -- of an attempt, which is for one name
 	kind "char" NOT NULL,                   -- w waits, h holds a share, e has ended: its late requests are refused
 	place bigint NOT NULL,                  -- of a waiter: the order of the queue; of a holder: the token
 	process text NOT NULL,
@@ -32,9 +32,10 @@ CREATE TABLE IF NOT EXISTS interlock_places (
 	ttl bigint NOT NULL DEFAULT 0,          -- of a waiter
 	expires bigint NOT NULL DEFAULT 0,      -- of a holder, and of one that has ended
 	unclaimed boolean NOT NULL DEFAULT false,
-	PRIMARY KEY (owner, name) -- not the name first: the queue is to be read by its own index
+	PRIMARY KEY (owner)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+-- Of these and the primary key each query of the functions can use one only, so that no plan depends on statistics.
 CREATE INDEX IF NOT EXISTS interlock_places_queue ON interlock_places (name, kind, place);
 CREATE INDEX IF NOT EXISTS interlock_places_ends ON interlock_places (name, expires, place) WHERE kind = 'h';
-CREATE INDEX IF NOT EXISTS interlock_places_unclaimed ON interlock_places (name, process) WHERE unclaimed;
+CREATE INDEX IF NOT EXISTS interlock_places_unclaimed ON interlock_places (process) WHERE unclaimed;
 

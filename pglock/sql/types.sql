@@ -63,7 +63,7 @@ BEGIN
 	IF h.owner IS NULL THEN
 		PERFORM FROM interlock t WHERE t.name = n FOR UPDATE SKIP LOCKED;
 	ELSE
-		PERFORM FROM interlock_places p WHERE p.name = n AND p.owner = h.owner FOR UPDATE SKIP LOCKED;
+		PERFORM FROM interlock_places p WHERE p.owner = h.owner FOR UPDATE SKIP LOCKED;
 	END IF;
 	RETURN FOUND;
 END $$;
