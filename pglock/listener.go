@@ -233,6 +233,8 @@ var errUnused = errors.New("no attempt waits")
 
 var errYielded = errors.New("the server accepts no more connections")
 
+var errDoubted = errors.New("a notification did not arrive")
+
 // drop ends the connection. After errYielded the next one is opened a second later, so that a pool without any can
 // connect.
 func (l *listener) drop(cause error) {
@@ -313,4 +315,4 @@ func (s *service) Listen(ctx context.Context, _ string) error {
 }
 
 // Doubt implements queue.Pusher.
-func (s *service) Doubt(string) { s.listener.drop(errNotDelivered) }
+func (s *service) Doubt(string) { s.listener.drop(errDoubted) }

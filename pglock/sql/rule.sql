@@ -227,8 +227,11 @@ BEGIN
 		IF l.asked = w.owner THEN l.asked := NULL; l.asked_process := NULL; END IF;
 	END LOOP;
 	IF op = 'acquire' AND NOT holds AND me.owner IS NULL AND flag AND NOT more THEN
-		SELECT p.proof INTO a.ahead FROM interlock_places p WHERE l.waiters > 0 AND p.name = n AND p.kind = 'w' AND p.place = l.last;
-		a.ahead := coalesce(CASE WHEN l.waiters > 0 THEN a.ahead ELSE l.proof END, '');
+		IF l.waiters > 0 THEN
+			a.ahead := coalesce((SELECT p.proof FROM interlock_places p WHERE p.name = n AND p.kind = 'w' AND p.place = l.last), '');
+		ELSIF l.owner IS NOT NULL THEN
+			a.ahead := l.proof;
+		END IF;
 		l.last := l.last + 1; l.waiters := l.waiters + 1;
 		INSERT INTO interlock_places (name, owner, kind, place, process, metadata, proof, weight, capacity, since, ttl)
 			VALUES (n, self, 'w', l.last, sender, meta, hash, wt, cp, clock, lease);
