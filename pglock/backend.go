@@ -41,6 +41,28 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Backend, error) {
 	return open(context.Background(), 2*o.timeout, pool, o)
 }
 
+// NewService returns the service that New makes a backend of. It reports its events to events, and does not sweep. It is
+// for tests of the rule of package queue, see package queuetest.
+func NewService(ctx context.Context, pool *pgxpool.Pool, events queue.Events, opts ...Option) (queue.Service, error) {
+	o := defaults()
+	for _, opt := range opts {
+		if err := opt(&o); err != nil {
+			return nil, err
+		}
+	}
+	sql, err := newStatements(o.table)
+	if err != nil {
+		return nil, err
+	}
+	s := newService(pool, o, sql)
+	s.events = events
+	if err := s.setUp(ctx); err != nil {
+		s.life.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
 func open(ctx context.Context, limit time.Duration, pool *pgxpool.Pool, o options) (*Backend, error) {
 	if pool == nil {
 		return nil, backend.Invalid("pool", "nil", "a *pgxpool.Pool")

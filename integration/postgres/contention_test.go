@@ -18,7 +18,7 @@ import (
 )
 
 // poolOf returns a pool as an application has one.
-func poolOf(t *testing.T, url string, size int32) *pgxpool.Pool {
+func poolOf(t testing.TB, url string, size int32) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	must(t, err)
@@ -194,7 +194,7 @@ func TestSmallPools(t *testing.T) {
 	}
 	must(t, eventually(func() error {
 		var n int
-		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM interlock WHERE place > 0").Scan(&n)
+		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM interlock_places WHERE kind = 'w'").Scan(&n)
 		if err == nil && n < keys {
 			err = fmt.Errorf("%d wait", n)
 		}
@@ -231,7 +231,7 @@ func TestSmallPools(t *testing.T) {
 func TestConnectionLimit(t *testing.T) {
 	s, admin := server(t)
 	open(t, pgtest.With(s, nil)) // makes the table
-	sql(t, admin, "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON interlock TO app")
+	sql(t, admin, "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON interlock, interlock_places TO app")
 	sessions := func(t *testing.T, listening bool) (n int) {
 		t.Helper()
 		must(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND (query LIKE 'LISTEN%') = $1", listening).Scan(&n))

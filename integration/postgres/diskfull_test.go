@@ -24,7 +24,7 @@ func TestDiskFull(t *testing.T) {
 	space := filepath.Join(dir, "space")
 	sql(t, admin, "COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; mkdir -m 700 "+space+"'") // the server's own
 	sql(t, admin, "CREATE TABLESPACE small LOCATION '"+space+"'")
-	sql(t, admin, "ALTER TABLE interlock SET TABLESPACE small")
+	sql(t, admin, "ALTER TABLE interlock SET TABLESPACE small; ALTER TABLE interlock_places SET TABLESPACE small")
 	holder := request("held", time.Hour)
 	held, err := b.TryAcquire(t.Context(), holder)
 	must(t, err)

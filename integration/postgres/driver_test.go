@@ -78,11 +78,12 @@ func TestBadInputIsNamed(t *testing.T) {
 	s, admin := server(t)
 	sql(t, admin, `CREATE TABLE alien (name bytea PRIMARY KEY);
 		CREATE TABLE later (name bytea PRIMARY KEY); COMMENT ON TABLE later IS 'interlock lock table, schema 9';
-		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 4';
+		CREATE TABLE older (name bytea PRIMARY KEY); COMMENT ON TABLE older IS 'interlock lock table, schema 4';
+		CREATE TABLE half (name bytea PRIMARY KEY); COMMENT ON TABLE half IS 'interlock lock table, schema 5';
 		CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN;
 		CREATE ROLE ro LOGIN; ALTER ROLE ro SET default_transaction_read_only = on`)
 	open(t, pgtest.With(s, nil)) // creates the table
-	sql(t, admin, "GRANT SELECT ON interlock TO reader")
+	sql(t, admin, "GRANT SELECT ON interlock, interlock_places TO reader")
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	absent := free.Addr().String()
@@ -103,9 +104,10 @@ func TestBadInputIsNamed(t *testing.T) {
 		"no schema":         {pgtest.With(s, nil, "table", "nowhere.locks"), "3F000"},
 		"alien table":       {pgtest.With(s, nil, "table", "alien"), "not created by this driver"},
 		"newer table":       {pgtest.With(s, nil, "table", "later"), "schema 9"},
+		"older table":       {pgtest.With(s, nil, "table", "older"), "set another table with table=, or drop it"},
 		"half a table":      {pgtest.With(s, nil, "table", "half"), "another version"},
 		"may not create":    {as(pgtest.With(s, nil, "table", "other"), "stranger"), "CREATE on the schema"},
-		"may not read":      {as(pgtest.With(s, nil), "stranger"), "privileges needed"},
+		"may not read":      {as(pgtest.With(s, nil), "stranger"), "rights needed"},
 		"wrong database":    {strings.Replace(pgtest.With(s, nil), "/postgres?", "/nosuch?", 1), "nosuch"},
 		"read-only":         {as(pgtest.With(s, nil, "table", "ro"), "ro"), "read-only"},
 	} {
@@ -123,7 +125,7 @@ func TestBadInputIsNamed(t *testing.T) {
 	}
 	b := open(t, as(pgtest.With(s, nil), "reader"))
 	if _, err := b.TryAcquire(t.Context(), request("k", time.Second)); err == nil || backend.OutcomeUnknown(err) || !strings.Contains(err.Error(), "INSERT, UPDATE and DELETE") {
-		t.Errorf("acquire with a user that may only read: want the privileges named, got %v", err)
+		t.Errorf("acquire with a user that may only read: want the rights named, got %v", err)
 	}
 	var tables int
 	must(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE tablename IN ('other', 'missing', 'ro')").Scan(&tables))
@@ -156,7 +158,7 @@ func TestLeastPrivileges(t *testing.T) {
 	schema, err := pglock.Schema("locks.interlock")
 	must(t, err)
 	sql(t, admin, `CREATE SCHEMA locks; `+schema+`; CREATE ROLE app LOGIN;
-		GRANT USAGE ON SCHEMA locks TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON locks.interlock TO app`)
+		GRANT USAGE ON SCHEMA locks TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON locks.interlock, locks.interlock_places TO app`)
 	url := as(pgtest.With(s, nil, "table", "locks.interlock", "create", "false"), "app")
 	a, b := open(t, url), open(t, url)
 	req := request("k", 10*time.Second)

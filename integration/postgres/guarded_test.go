@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,79 +68,191 @@ func TestStaleHolderCannotCommit(t *testing.T) {
 	}
 }
 
-// guarded is a reader in whose transaction Guard was called.
-func (s *stage) guarded() (req backend.Request, g backend.Grant, commit func()) {
+// TestGuardConditions: Guard depends on the present grant only.
+func TestGuardConditions(t *testing.T) {
+	st := newStage(t)
+	for key, share := range map[string]backend.Share{"exclusive": {}, "reader": backend.Reader, "permits": {Weight: 2, Capacity: 3}} {
+		s := st.beside(t, key)
+		req := s.share(share)
+		g, err := s.b.TryAcquire(s.Context(), req)
+		must(s, err)
+		guard := func(owner string, token uint64) error {
+			tx := s.begin()
+			err := s.b.Guard(s.Context(), tx, s.key, owner, token)
+			must(s, tx.Rollback(s.Context()))
+			return err
+		}
+		if err := guard(req.Owner, g.Token()); err != nil {
+			s.Errorf("%s: the holder: %v", key, err)
+		}
+		s.lost(key+", another token", guard(req.Owner, g.Token()+1))
+		s.lost(key+", another owner", guard(request("", 0).Owner, g.Token()))
+		s.expire(req.Owner)
+		s.lost(key+", an expired grant", guard(req.Owner, g.Token()))
+	}
+}
+
+// guarded is a holder in whose transaction Guard was called.
+type guarded struct {
+	*stage
+	req backend.Request
+	g   backend.Grant
+	tx  pgx.Tx
+}
+
+func (s *stage) guarded(share backend.Share) *guarded {
 	s.Helper()
-	req = s.share(backend.Reader)
+	req := s.share(share)
 	g, err := s.b.TryAcquire(s.Context(), req)
 	must(s, err)
-	tx, err := s.admin.Begin(s.Context())
-	must(s, err)
-	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	tx := s.begin()
 	must(s, s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
-	return req, g, func() { must(s, tx.Commit(s.Context())) }
+	return &guarded{s, req, g, tx}
 }
 
-// passesBy takes and releases a reader's lock, and fails if one of them waits for a row.
-func (s *stage) passesBy() {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
-	defer cancel()
-	g, err := s.b.TryAcquire(ctx, s.share(backend.Reader))
-	must(s, err)
-	must(s, g.Release(ctx))
-}
-
-// guardOfReader: the transaction of a reader depends on its lease. The reader renews meanwhile, and its own end waits for
-// the transaction, but delays no other.
-func guardOfReader(s *stage) {
-	for _, end := range []func(backend.Grant) error{
-		func(g backend.Grant) error { return g.Release(s.Context()) },
-		func(backend.Grant) error { _, err := s.b.Break(s.Context(), s.key, ""); return err },
-	} {
-		_, g, commit := s.guarded()
-		must(s, g.Renew(s.Context(), time.Hour))
-		s.passesBy()
-		ended := make(chan error, 1)
-		go func() { ended <- end(g) }()
-		s.blocked()
-		s.passesBy()
-		commit()
-		must(s, <-ended)
+// ends checks that end waits until the transaction has ended, and others do not wait for end.
+func (g *guarded) ends(end func() error, beside func()) {
+	g.Helper()
+	before, err := pgtest.Commands(g.Context(), g.admin)
+	must(g, err)
+	ended := make(chan error, 1)
+	go func() { ended <- end() }()
+	must(g, eventually(func() error { // it was refused, and asks again
+		n, err := pgtest.Commands(g.Context(), g.admin)
+		if err == nil && n < before+3 {
+			err = fmt.Errorf("%d statements", n-before)
+		}
+		return err
+	}))
+	beside()
+	select {
+	case err := <-ended:
+		g.Errorf("the holder has ended while its transaction is open: %v", err)
+	default:
 	}
-	must(s, s.try().Release(s.Context()))
+	must(g, g.tx.Commit(g.Context()))
+	must(g, <-ended)
 }
 
-// guardOfExpiredReader: a reader that has expired stays until its transaction ends. Neither the others nor those that have
-// expired wait for it.
-func guardOfExpiredReader(s *stage) {
+// ways to end a holder.
+func (g *guarded) ways() map[string]func() error {
+	ways := map[string]func() error{
+		"release":        func() error { return g.g.Release(g.Context()) },
+		"break":          func() error { _, err := g.b.Break(g.Context(), g.key, ""); return err },
+		"break of owner": func() error { _, err := g.b.Break(g.Context(), g.key, g.req.Owner); return err },
+	}
+	if g.req.Share.Exclusive() {
+		ways["downgrade"] = func() error { return g.g.(backend.Downgrader).Downgrade(g.Context()) }
+	}
+	return ways
+}
+
+// TestGuardedHolder: nothing waits for a transaction with Guard but the end of its holder.
+func TestGuardedHolder(t *testing.T) {
+	st := newStage(t)
+	for _, way := range []string{"release", "break", "break of owner", "downgrade"} {
+		t.Run(way, func(t *testing.T) {
+			s := st.beside(t, strings.ReplaceAll(way, " ", "-"))
+			g := s.guarded(backend.Share{})
+			other := open(t, pgtest.With(s.s, nil))
+			beside := func() {
+				t.Helper()
+				ctx := s.atOnce()
+				must(t, g.g.Renew(ctx, time.Hour))
+				for _, err := range s.b.RenewBatch(ctx, []backend.Renewal{{Grant: g.g, TTL: time.Hour}, {Grant: g.g, TTL: time.Hour}}) {
+					must(t, err)
+				}
+				if _, err := other.TryAcquire(ctx, s.share(backend.Share{})); !errors.Is(err, backend.ErrLocked) {
+					t.Errorf("TryAcquire: want ErrLocked, got %v", err)
+				}
+			}
+			beside()
+			got := waitFor(t, other, s.share(backend.Share{}))
+			beside()
+			g.ends(g.ways()[way], beside)
+			if way == "downgrade" {
+				must(t, g.g.Release(t.Context()))
+			}
+			must(t, s.next(got).Release(t.Context()))
+		})
+	}
+}
+
+// TestGuardedReader: the transaction of one of several readers delays no other.
+func TestGuardedReader(t *testing.T) {
+	st := newStage(t)
+	for _, way := range []string{"release", "break of owner", "break"} {
+		t.Run(way, func(t *testing.T) {
+			s := st.beside(t, strings.ReplaceAll(way, " ", "-"))
+			kept := s.tryShare(backend.Reader)
+			g := s.guarded(backend.Reader)
+			beside := func() {
+				t.Helper()
+				ctx := s.atOnce()
+				must(t, g.g.Renew(ctx, time.Hour))
+				must(t, kept.Renew(ctx, time.Hour))
+				passing, err := s.b.TryAcquire(ctx, s.share(backend.Reader))
+				must(t, err)
+				must(t, passing.Release(ctx))
+			}
+			beside()
+			g.ends(g.ways()[way], beside)
+			if way == "break" {
+				s.lost("Renew after a break of all", kept.Renew(t.Context(), time.Hour))
+			} else {
+				must(t, kept.Release(t.Context()))
+			}
+			must(t, s.try().Release(t.Context()))
+		})
+	}
+}
+
+// TestGuardedReaderExpires: a reader that has expired stays until its transaction ends. Neither the other readers nor
+// another one that has expired wait for it, but a writer does.
+func TestGuardedReaderExpires(t *testing.T) {
+	s := newStage(t)
 	dead := s.share(backend.Reader)
 	_, err := s.b.TryAcquire(s.Context(), dead)
-	must(s, err)
-	req, g, commit := s.guarded()
-	other := s.tryShare(backend.Reader)
-	s.expireShares(dead.Owner)
-	s.expireShares(req.Owner)
-	ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
-	defer cancel()
-	must(s, other.Release(ctx))
-	s.passesBy()
-	if _, err := s.b.TryAcquire(ctx, request(s.key, time.Hour)); !errors.Is(err, backend.ErrLocked) {
-		s.Errorf("a writer, while the transaction of the reader is open: want ErrLocked, got %v", err)
+	must(t, err)
+	g, other := s.guarded(backend.Reader), s.tryShare(backend.Reader)
+	s.expire(dead.Owner)
+	s.expire(g.req.Owner)
+	ctx := s.atOnce()
+	must(t, other.Renew(ctx, time.Hour))
+	passing, err := s.b.TryAcquire(ctx, s.share(backend.Reader))
+	must(t, err)
+	must(t, passing.Release(ctx))
+	must(t, other.Release(ctx))
+	if _, err := s.b.TryAcquire(ctx, s.share(backend.Share{})); !errors.Is(err, backend.ErrLocked) {
+		t.Errorf("a writer, while the transaction of the reader is open: want ErrLocked, got %v", err)
 	}
 	var left string
-	must(s, s.admin.QueryRow(s.Context(), "SELECT string_agg(waiter, ',') FROM interlock WHERE name = $1 AND place < 0",
-		[]byte("lock:"+s.key)).Scan(&left))
-	if left != req.Owner {
-		s.Errorf("want the row of the guarded reader %s left, got %s", req.Owner, left)
+	must(t, s.admin.QueryRow(t.Context(), "SELECT string_agg(owner, ',') FROM interlock_places WHERE name = $1", s.name()).Scan(&left))
+	if left != g.req.Owner {
+		t.Errorf("want the row of the guarded reader %s left, got %s", g.req.Owner, left)
 	}
-	got := waitFor(s, s.b, request(s.key, time.Hour))
-	commit()
-	must(s, s.next(got).Release(s.Context()))
-	tx, err := s.admin.Begin(s.Context())
-	must(s, err)
-	s.lost("Guard of a reader that has expired", s.b.Guard(s.Context(), tx, s.key, req.Owner, g.Token()))
-	must(s, tx.Rollback(s.Context()))
+	got := waitFor(t, s.b, s.share(backend.Share{}))
+	must(t, g.tx.Commit(t.Context()))
+	must(t, s.next(got).Release(t.Context()))
+	s.lost("Guard of a reader that has expired", s.b.Guard(t.Context(), s.begin(), s.key, g.req.Owner, g.g.Token()))
+}
+
+// TestGuardAndTheTimeLimit: an end that waits for a transaction with Guard returns after the time limit, and has done
+// nothing.
+func TestGuardAndTheTimeLimit(t *testing.T) {
+	s := newStage(t)
+	s.b = open(t, pgtest.With(s.s, nil, "timeout", "500ms"))
+	for _, share := range []backend.Share{{}, backend.Reader} {
+		g := s.guarded(share)
+		for way, end := range g.ways() {
+			if err := end(); err == nil || backend.OutcomeUnknown(err) || !strings.Contains(err.Error(), "Guard") {
+				t.Errorf("%s, %s: want an error of known outcome that names Guard, got %v", share, way, err)
+			}
+		}
+		must(t, g.g.Renew(t.Context(), time.Hour))
+		must(t, g.tx.Rollback(t.Context()))
+		must(t, g.g.Release(t.Context()))
+	}
 }
 
 // TestFence tests the pattern of docs/backends/postgresql.md for data in another

@@ -219,7 +219,7 @@ func work(t testing.TB, admin *pgxpool.Pool) (statements, syncs int64) {
 	if version >= 180000 {
 		counted = "SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal'"
 	}
-	must(t, admin.QueryRow(t.Context(), `SELECT (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ '"interlock"|polled|pg_advisory' AND query !~ 'pg_stat')::bigint,
+	must(t, admin.QueryRow(t.Context(), `SELECT (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ '"interlock|polled|pg_advisory' AND query !~ 'pg_stat')::bigint,
 		(`+counted+`)`).Scan(&statements, &syncs)) // a statement that waits is not counted yet
 	return statements, syncs
 }

@@ -29,24 +29,30 @@ func newHostile(t *testing.T, s *provision.Server) *hostile {
 	return &hostile{t, conn}
 }
 
-// read reads one text of the row of a lock.
+// read reads one text of the rows of a lock and its waiter.
 func (h *hostile) read(expression, key string) (text string) {
 	h.Helper()
-	must(h, h.conn.QueryRow(h.Context(), "SELECT "+expression+" FROM interlock l LEFT JOIN interlock w ON w.name = l.name AND w.place > 0 WHERE l.name = $1 AND l.place = 0", []byte("lock:"+key)).Scan(&text))
+	must(h, h.conn.QueryRow(h.Context(), "SELECT "+expression+" FROM interlock l LEFT JOIN interlock_places w ON w.name = l.name AND w.kind = 'w' WHERE l.name = $1",
+		[]byte("lock:"+key)).Scan(&text))
 	return text
 }
 
-func (h *hostile) notify(process, format string, args ...any) {
+// notify sends what a function of the driver sends to a process, about an attempt.
+func (h *hostile) notify(process, event, key, owner string, more ...any) {
 	h.Helper()
-	_, err := h.conn.Exec(h.Context(), "SELECT pg_notify($1, $2)", "interlock_"+process, fmt.Sprintf(format, args...))
+	payload := fmt.Sprintf("%s %x %s", event, "lock:"+key, owner)
+	for _, m := range more {
+		payload += fmt.Sprint(" ", m)
+	}
+	_, err := h.conn.Exec(h.Context(), "SELECT pg_notify($1, $2)", "interlock_"+process, payload)
 	must(h, err)
 }
 
-// grant sends a grant, as a release does, with what follows the name.
-func (h *hostile) grant(process, owner, key, more string) {
+// grant sends a grant, as a release does, with what follows the slots.
+func (h *hostile) grant(process, key, owner string, more ...any) {
 	h.Helper()
 	expires := time.Now().Add(3 * time.Second).UnixMicro()
-	h.notify(process, "g %s %d %d 3000000 %x%s", owner, hostileToken, expires, "lock:"+key, more)
+	h.notify(process, "granted", key, owner, append([]any{hostileToken, expires, 3000000, "-"}, more...)...)
 }
 
 const hostileToken = 999
@@ -55,44 +61,57 @@ const hostileToken = 999
 func TestHostileReader(t *testing.T) {
 	s, admin := server(t)
 	a, b := open(t, pgtest.With(s, nil)), open(t, pgtest.With(s, nil, "listen_always", "true"))
-	sql(t, admin, "CREATE ROLE hostile LOGIN; GRANT SELECT ON interlock TO hostile")
+	sql(t, admin, "CREATE ROLE hostile LOGIN; GRANT SELECT ON interlock, interlock_places TO hostile")
 	h := newHostile(t, s)
 	if _, err := h.conn.Exec(t.Context(), "UPDATE interlock SET token = token"); err == nil {
 		t.Fatal("want a role that cannot write")
 	}
+	st := &stage{t, s, admin, a, "k"}
 	// handOver makes b a waiter and then the holder. The notifications to b that were sent
 	// before have arrived.
-	handOver := func(key string, before func()) backend.Grant {
+	handOver := func(key string, before func(waiter backend.Request)) backend.Grant {
 		t.Helper()
 		held, err := a.TryAcquire(t.Context(), request(key, time.Hour))
 		must(t, err)
-		got := waitFor(t, b, request(key, time.Hour))
-		before()
+		req := request(key, time.Hour)
+		got := waitFor(t, b, req)
+		before(req)
 		must(t, held.Release(t.Context()))
-		select {
-		case o := <-got:
-			must(t, o.err)
-			return o.g
-		case <-time.After(20 * time.Second):
-			t.Fatal("the waiter was not granted within 20 s")
-			return nil
-		}
+		return st.next(got)
+	}
+	barrier := func() {
+		t.Helper()
+		must(t, handOver("barrier", func(backend.Request) {}).Release(t.Context()))
 	}
 	var process string // of b
 
-	g := handOver("grant", func() {
-		process = h.read("left(w.process, 16)", "grant")
-		waiter := h.read("w.waiter", "grant")
-		for _, more := range []string{"", " " + h.read("right(l.process, 32)", "grant"), " " + h.read("right(w.process, 32)", "grant")} {
-			h.grant(process, waiter, "grant", more)
+	g := handOver("grant", func(waiter backend.Request) {
+		process = h.read("w.process", "grant")
+		h.grant(process, "grant", waiter.Owner)
+		h.grant(process, "grant", waiter.Owner, h.read("l.proof", "grant"))
+		h.grant(process, "grant", waiter.Owner, h.read("w.proof", "grant"))
+		h.notify(process, "ends", "grant", waiter.Owner, time.Hour.Microseconds()) // nor does it wait for longer
+		for _, event := range []string{"asked", "removed", "lost"} {
+			h.notify(process, event, "grant", waiter.Owner)
 		}
-		// Neither may it wait for longer.
-		h.notify(process, "h %s %d %d", waiter, time.Now().Add(time.Hour).UnixMicro(), time.Hour.Microseconds())
 	})
 	if got := h.read("l.token::text", "grant"); g.Token() == hostileToken || got != fmt.Sprint(g.Token()) {
 		t.Errorf("a grant that the hostile role sent: want the token of the row, %s, got %d", got, g.Token())
 	}
 	must(t, g.Release(t.Context()))
+
+	// A waiter keeps its place, and asks when the lease ends, whatever it hears.
+	short := request("place", 3*time.Second)
+	_, err := a.TryAcquire(t.Context(), short)
+	must(t, err)
+	first := request("place", time.Hour)
+	got := waitFor(t, b, first)
+	second := waitFor(t, a, request("place", time.Hour))
+	h.notify(process, "removed", "place", first.Owner)
+	h.notify(process, "ends", "place", first.Owner, time.Hour.Microseconds())
+	g = st.next(got)
+	must(t, g.Release(t.Context()))
+	must(t, st.next(second).Release(t.Context()))
 
 	var broken atomic.Bool
 	lost, req := make(chan error, 2), request("loss", time.Hour)
@@ -102,10 +121,13 @@ func TestHostileReader(t *testing.T) {
 		}
 		lost <- err
 	}
-	g, err := b.TryAcquire(t.Context(), req)
+	g, err = b.TryAcquire(t.Context(), req)
 	must(t, err)
-	h.notify(process, "l %s", req.Owner)
-	must(t, handOver("barrier", func() {}).Release(t.Context()))
+	for _, event := range []string{"lost", "removed", "asked"} {
+		h.notify(process, event, "loss", req.Owner)
+	}
+	h.notify(process, "lost", "another", req.Owner) // a key that is not its own, so that the server would say that it is lost
+	barrier()
 	must(t, g.Renew(t.Context(), time.Hour))
 	broken.Store(true)
 	_, err = a.Break(t.Context(), "loss", "")
@@ -119,27 +141,35 @@ func TestHostileReader(t *testing.T) {
 		t.Error("the holder was not notified of the break within 20 s")
 	}
 
-	ofB, ofA := request("held by b", time.Hour), request("held by a", time.Hour)
+	// What is sent of an attempt that the process does not know makes it end the attempt, if it is its own.
+	ofB, ofA, waits := request("held by b", time.Hour), request("held by a", time.Hour), request("held by a", time.Hour)
 	held, err := b.TryAcquire(t.Context(), ofB)
 	must(t, err)
 	other, err := a.TryAcquire(t.Context(), ofA)
 	must(t, err)
+	waiter := waitFor(t, a, waits)
 	before, err := pgtest.Commands(t.Context(), admin)
 	must(t, err)
-	h.grant(process, ofB.Owner, ofB.Key, "")
-	h.grant(process, ofA.Owner, ofA.Key, "")
-	must(t, eventually(func() error { // b releases what it takes for a grant of an ended attempt
+	for _, req := range []backend.Request{ofB, ofA, waits} {
+		h.grant(process, req.Key, req.Owner)
+		for _, event := range []string{"asked", "removed", "lost"} {
+			h.notify(process, event, req.Key, req.Owner)
+		}
+	}
+	must(t, eventually(func() error { // b tries to release what it does not know
 		n, err := pgtest.Commands(t.Context(), admin)
-		if err == nil && n == before {
-			err = errors.New("no statement of b")
+		if err == nil && n < before+3 {
+			err = errors.New("no statements of b")
 		}
 		return err
 	}))
-	must(t, handOver("barrier", func() {}).Release(t.Context()))
+	barrier()
 	if err := held.Renew(t.Context(), time.Hour); err != nil {
 		t.Errorf("a grant that is sent to its holder: want the lock kept, got %v", err)
 	}
 	if err := other.Renew(t.Context(), time.Hour); err != nil {
 		t.Errorf("a grant that is sent to another process than its holder's: want the lock kept, got %v", err)
 	}
+	must(t, other.Release(t.Context()))
+	st.next(waiter)
 }

@@ -24,7 +24,7 @@ func TestKilledWithinStatement(t *testing.T) {
 	}
 	cut := func(cancel context.CancelFunc) { cancel() }
 	for how, end := range map[string]func(context.CancelFunc){"killed": kill, "cut": cut} {
-		for i, step := range []string{"TryAcquire", "Acquire", "Renew", "Keep", "Release", "Abandon", "Break"} {
+		for i, step := range []string{"TryAcquire", "Acquire", "Renew", "Keep", "Downgrade", "Release", "Abandon", "Break"} {
 			t.Run(how+" in "+step, func(t *testing.T) {
 				key := fmt.Sprint(how, i)
 				req := request(key, time.Hour)
@@ -53,6 +53,8 @@ func TestKilledWithinStatement(t *testing.T) {
 						err = g.Renew(ctx, time.Hour)
 					case "Keep":
 						err = g.(backend.Keeper).Keep(ctx, time.Hour)
+					case "Downgrade":
+						err = g.(backend.Downgrader).Downgrade(ctx)
 					case "Release":
 						err = g.Release(ctx)
 					case "Abandon":

@@ -126,5 +126,5 @@ func TestSilentConnections(t *testing.T) {
 	if d := time.Since(begun); d > 2500*time.Millisecond {
 		t.Errorf("the next request took %v", d)
 	}
-	st.granted(got)
+	st.next(got)
 }

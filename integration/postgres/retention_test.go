@@ -22,14 +22,14 @@ func TestSweep(t *testing.T) {
 			must(t, g.Release(t.Context()))
 		}
 	}
-	sql(t, admin, `UPDATE interlock SET granted = granted - interval '2 hours', token = token - 7200000000 WHERE name IN ('lock:old', 'lock:held')`)
+	sql(t, admin, `UPDATE interlock SET expires = expires - 7200000000, token = token - 7200000000 WHERE name = 'lock:old'`)
 	n, err := b.Sweep(t.Context(), time.Hour)
 	must(t, err)
 	if n != 1 {
 		t.Errorf("rows deleted: want 1, got %d", n)
 	}
 	// As if the server's clock had been set back by an hour: the floor is an hour ahead of it.
-	sql(t, admin, "UPDATE interlock SET token = token + 3600000000, granted = granted - interval '2 hours' WHERE name = 'lock:recent'")
+	sql(t, admin, "UPDATE interlock SET token = token + 3600000000, expires = expires - 7200000000 WHERE name = 'lock:recent'")
 	n, err = b.Sweep(t.Context(), time.Hour)
 	must(t, err)
 	if n != 1 {
@@ -49,11 +49,11 @@ func TestSweep(t *testing.T) {
 func TestRetention(t *testing.T) {
 	s, admin := server(t)
 	open(t, pgtest.With(s, nil, "retention", "1m"))
-	sql(t, admin, `INSERT INTO interlock (name, place, token, granted)
-		SELECT convert_to('lock:' || i, 'UTF8'), 0, 9000000000000000 + i, now() - interval '2 minutes' FROM generate_series(1, 5000) i`)
+	sql(t, admin, `INSERT INTO interlock (name, token, expires)
+		SELECT convert_to('lock:' || i, 'UTF8'), 9000000000000000 + i, `+past+` - 120000000 FROM generate_series(1, 5000) i`)
 	var left int
 	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(100 * time.Millisecond) {
-		must(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM interlock WHERE name <> ''").Scan(&left))
+		must(t, admin.QueryRow(t.Context(), "SELECT count(*) FROM interlock WHERE name >= '\\x01'").Scan(&left))
 		if left == 0 {
 			break
 		}
@@ -69,42 +69,63 @@ func TestRetention(t *testing.T) {
 func TestSweepInPages(t *testing.T) {
 	s, admin := server(t)
 	b := open(t, pgtest.With(s, nil))
-	sql(t, admin, `INSERT INTO interlock (name, place, token, granted)
-		SELECT convert_to('lock:' || i, 'UTF8'), 0, 1, CASE WHEN i % 5 = 0 THEN now() ELSE 'epoch' END FROM generate_series(1, 2500) i`)
+	sql(t, admin, `INSERT INTO interlock (name, token, expires)
+		SELECT convert_to('lock:' || i, 'UTF8'), 1, CASE WHEN i % 5 = 0 THEN `+past+` ELSE 0 END FROM generate_series(1, 2500) i`)
 	before, err := pgtest.Commands(t.Context(), admin)
 	must(t, err)
 	n, err := b.Sweep(t.Context(), time.Hour)
 	must(t, err)
 	after, err := pgtest.Commands(t.Context(), admin)
 	must(t, err)
-	if n != 2000 || after-before != 4 { // 2,500 rows and the floor; the last one finds no row
+	if n != 2000 || after-before != 4 { // the last one finds no row
 		t.Errorf("want 2000 of 2500 rows deleted by 4 statements, got %d by %d", n, after-before)
 	}
 }
 
-// TestDeadQueue: a queue whose waiters have all died does not refuse a TryLock, and its
-// row is swept. A queue that may have a live waiter stays.
+// TestDeadQueue: a lock whose waiters have all died is swept. One that may have a live waiter stays.
 func TestDeadQueue(t *testing.T) {
-	s, admin := server(t)
-	b := open(t, pgtest.With(s, nil))
-	for _, key := range []string{"used again", "swept", "alive"} {
-		g, err := b.TryAcquire(t.Context(), request(key, time.Hour))
+	s := newStage(t)
+	for key, hours := range map[string]int{"swept": 3, "alive": 1} {
+		st := s.beside(t, key)
+		st.try()
+		for range 2 {
+			st.enqueue(s.admin, noProcess, backend.Share{})
+		}
+		_, err := s.admin.Exec(t.Context(), "UPDATE interlock SET expires = "+past+" - $2::bigint WHERE name = $1", st.name(), int64(hours)*3600e6)
 		must(t, err)
-		must(t, g.Release(t.Context()))
 	}
-	sql(t, admin, `UPDATE interlock SET owner = repeat('0', 32), token = 1, granted = now() - interval '40 days', expires = now() - interval '3 hours',
-		last = 2 WHERE place = 0 AND name <> ''; INSERT INTO interlock (name, place, waiter, process, ttl) SELECT name, place + n, encode(name, 'hex') || n,
-		repeat('0', 16) || ' x', 3600000 FROM interlock, generate_series(1, 2) n WHERE place = 0 AND name <> ''`)
-	sql(t, admin, `UPDATE interlock SET expires = now() - interval '110 minutes' WHERE name = 'lock:alive' AND place = 0`)
-	if _, err := b.TryAcquire(t.Context(), request("used again", time.Hour)); err != nil {
-		t.Errorf("a lock whose waiters died three hours ago: want it granted, got %v", err)
-	}
-	n, err := b.Sweep(t.Context(), time.Hour)
+	n, err := s.b.Sweep(t.Context(), time.Hour)
 	must(t, err)
 	if n != 1 {
 		t.Errorf("rows swept: want 1, got %d", n)
 	}
-	if _, err := b.TryAcquire(t.Context(), request("alive", time.Hour)); !errors.Is(err, backend.ErrLocked) {
-		t.Errorf("a lock with waiters of an hour, 110 minutes after its lease: want ErrLocked, got %v", err)
+	if _, waiters := s.beside(t, "swept").info(); len(waiters) != 0 {
+		t.Errorf("a lock that was swept: want no waiter left, got %q", waiters)
+	}
+	if _, err := s.b.TryAcquire(t.Context(), request("alive", time.Hour)); !errors.Is(err, backend.ErrLocked) {
+		t.Errorf("a lock with waiters of an hour, an hour after its lease: want ErrLocked, got %v", err)
+	}
+}
+
+// TestSweepOfShares: a name whose last holder expired long ago is removed, and one with a live holder stays. Tokens rise.
+func TestSweepOfShares(t *testing.T) {
+	s := newStage(t)
+	var last uint64
+	for _, key := range []string{"dead", "alive"} {
+		for range 2 {
+			last = s.beside(t, key).tryShare(backend.Reader).Token()
+		}
+	}
+	sql(t, s.admin, `UPDATE interlock SET expires = expires - 18000000000 WHERE name IN ('lock:dead', 'lock:alive');
+		UPDATE interlock_places SET expires = expires - 18000000000 WHERE name = 'lock:dead'`)
+	n, err := s.b.Sweep(t.Context(), time.Hour)
+	must(t, err)
+	dead, _ := s.beside(t, "dead").info()
+	alive, _ := s.beside(t, "alive").info()
+	if n != 1 || len(dead) != 0 || len(alive) != 2 {
+		t.Errorf("want one lock removed with its holders, and two holders of the other left, got %d, %q and %q", n, dead, alive)
+	}
+	if g := s.beside(t, "dead").try(); g.Token() <= last-2 {
+		t.Errorf("token after a sweep: %d after %d", g.Token(), last)
 	}
 }

@@ -127,51 +127,10 @@ func neverCompiled(t *testing.T, admin *pgxpool.Pool) {
 	var functions int64
 	var query string
 	must(t, admin.QueryRow(t.Context(), `SELECT sum(jit_functions)::bigint, coalesce((array_agg(query ORDER BY jit_functions DESC))[1], '')
-		FROM pg_stat_statements WHERE query LIKE '%"interlock"%' AND query NOT LIKE '%LIMIT $1'`).Scan(&functions, &query))
+		FROM pg_stat_statements WHERE query LIKE '%"interlock%' AND query NOT LIKE '%LIMIT $1'`).Scan(&functions, &query))
 	if functions != 0 {
 		t.Errorf("the server compiled %d functions, also of\n%s", functions, query)
 	}
-}
-
-// TestPlans: a lock with 300 readers or permits, or waiters, when the table is analyzed, takes one more at once.
-func TestPlans(t *testing.T) { onEach(t, plans) }
-
-func plans(t *testing.T, s *provision.Server, admin *pgxpool.Pool) {
-	b := open(t, pgtest.With(s, nil))
-	sql(t, admin, `INSERT INTO interlock (name, place, token, granted) SELECT convert_to('lock:old-' || i, 'UTF8'), 0, i, now() FROM generate_series(1, 20000) i`)
-	shares := map[string]backend.Share{"readers": backend.Reader, "permits": {Weight: 1, Capacity: 1000}}
-	for key, share := range shares {
-		for range 300 {
-			req := request(key, time.Hour)
-			req.Share = share
-			_, err := b.TryAcquire(t.Context(), req)
-			must(t, err)
-		}
-	}
-	st := &stage{t, s, admin, b, "waiters"}
-	held := st.try()
-	for range 300 {
-		st.enqueue(noProcess)
-	}
-	sql(t, admin, "ANALYZE interlock; SELECT pg_stat_statements_reset()")
-	for round := range 3 {
-		late := open(t, pgtest.With(s, nil)) // has new sessions, and new plans
-		for key, share := range shares {
-			req := request(key, time.Hour)
-			req.Share = share
-			begun := time.Now()
-			g, err := late.TryAcquire(t.Context(), req)
-			must(t, err)
-			must(t, g.Release(t.Context()))
-			t.Logf("%s, round %d: %v to lock and unlock", key, round, time.Since(begun))
-		}
-		if _, err := late.TryAcquire(t.Context(), request("waiters", time.Hour)); err == nil {
-			t.Error("two holders")
-		}
-	}
-	must(t, held.Renew(t.Context(), time.Hour))
-	must(t, held.Release(t.Context()))
-	neverCompiled(t, admin)
 }
 
 // TestIdleSessions: the server ends idle sessions of the role, but not the one that listens.

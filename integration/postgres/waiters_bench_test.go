@@ -45,7 +45,7 @@ func BenchmarkWaiters(b *testing.B) {
 			}
 			deadline := time.Now().Add(3 * time.Minute)
 			for n := 0; n < waiters*9/10; time.Sleep(100 * time.Millisecond) {
-				if err := admin.QueryRow(ctx, "SELECT count(*) FROM interlock WHERE place > 0").Scan(&n); err != nil || time.Now().After(deadline) {
+				if err := admin.QueryRow(ctx, "SELECT count(*) FROM interlock_places WHERE kind = 'w'").Scan(&n); err != nil || time.Now().After(deadline) {
 					b.Errorf("%d wait: %v", n, err)
 					break
 				}
