@@ -109,7 +109,7 @@ BEGIN
 	ELSIF op IN ('end', 'forget', 'downgrade') THEN
 		IF op = 'forget' AND sender <> coalesce(me.process, l.process, '') THEN
 			holds := false; me := NULL;
-		ELSIF holds AND NOT (op = 'downgrade' AND me.kind = 'h') AND NOT interlock_removable(n, me) THEN
+		ELSIF holds AND NOT (op = 'downgrade' AND me.kind IS NOT DISTINCT FROM 'h') AND NOT interlock_removable(n, me) THEN
 			a.status := 'guarded';
 		ELSIF holds AND op = 'downgrade' THEN
 			IF l.owner = self THEN
