@@ -4,7 +4,7 @@
 WITH clock AS (
 	SELECT interlock_clock() AS us
 ), page AS (
-	SELECT name FROM interlock WHERE name > $2::bytea AND name >= '\x01' ORDER BY name LIMIT 1000
+	SELECT name FROM interlock WHERE name > $2::bytea AND name >= decode('01', 'hex') ORDER BY name LIMIT 1000
 ), unused AS (
 	SELECT l.name, l.token FROM interlock l JOIN page ON page.name = l.name, clock
 	WHERE l.expires < us - $1::bigint AND l.ended <= us
