@@ -305,8 +305,8 @@ func (s *service) Listen(ctx context.Context, _ string) error {
 		return queue.ErrPoll
 	}
 	err := s.listener.wait(ctx)
-	if _, unavailable := s.listener.status(); unavailable {
-		return queue.ErrPoll
+	if _, unavailable := s.listener.status(); unavailable || tooManyConnections(err) {
+		return queue.ErrPoll // the pool has the last connection that the server allows
 	}
 	if err != nil && !errors.Is(err, backend.ErrClosed) {
 		return backend.NotExecuted(s.describe(err))
