@@ -24,7 +24,7 @@ const maxHints = 16
 //
 // with times in microseconds, the name as hex digits. Any role that may connect to the database can
 // send notifications, so each only makes an attempt ask the server, except a grant that the secret proves; see secretOf.
-func (s *service) receive(payload string) {
+func (s *service) receive(sender uint32, payload string) {
 	received := time.Now()
 	f := strings.Split(payload, " ")
 	if len(f) < 3 {
@@ -37,7 +37,7 @@ func (s *service) receive(payload string) {
 	}
 	switch owner := f[2]; {
 	case f[0] == "granted" && len(f) >= 7:
-		s.events.Granted(s.grant(key, f[2:], received))
+		s.events.Granted(s.grant(sender, key, f[2:], received))
 	case f[0] == "ends" && len(f) == 4:
 		s.events.LeaseEnds(owner, micros(number(f[3])))
 	case f[0] == "asked":
@@ -50,9 +50,9 @@ func (s *service) receive(payload string) {
 }
 
 // grant reads a grant: owner, token, expires, lease, slots, and maybe the secret. Without proof its end is not known.
-func (s *service) grant(key string, f []string, received time.Time) queue.Grant {
+func (s *service) grant(sender uint32, key string, f []string, received time.Time) queue.Grant {
 	g := queue.Grant{Key: key, Owner: f[0], Token: uint64(max(number(f[1]), 0)), Received: received, TTL: micros(number(f[3])), Slots: slotsOf(f[4])}
-	if len(f) > 5 && s.proves(g.Owner, f[5]) {
+	if len(f) > 5 && s.proves(sender, g.Owner, f[5]) {
 		g.Expires = micros(number(f[2]))
 	}
 	return g

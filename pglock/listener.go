@@ -197,7 +197,7 @@ func (l *listener) listen() (wasUp bool, err error) {
 		cancel()
 		switch {
 		case err == nil:
-			s.receive(n.Payload)
+			s.receive(n.PID, n.Payload)
 		case !timedOut || conn.IsClosed():
 			return true, errors.Join(err, context.Cause(ctx))
 		case !answers(ctx, conn, 2*answerTime):

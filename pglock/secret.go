@@ -35,14 +35,23 @@ func (s *service) forget(owner string) {
 	delete(s.ahead, owner)
 }
 
-// proves reports whether secret is that of the attempt ahead. It proves one notification: it is public from then on.
-func (s *service) proves(owner, secret string) bool {
+// proof is the secret that the last grant has proved, and the session of the server that sent it.
+type proof struct {
+	sender uint32
+	secret string
+}
+
+// proves reports whether secret is that of the attempt ahead. It proves one notification, and those of other attempts that
+// the same session sends right after it, as a release does that grants several shares: it is public from then on.
+func (s *service) proves(sender uint32, owner, secret string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	proof := s.ahead[owner]
-	if proof == "" || hashOf(secret) != proof {
+	this := proof{sender, secret}
+	if ahead := s.ahead[owner]; this != s.proved && (ahead == "" || hashOf(secret) != ahead) {
+		s.proved = proof{}
 		return false
 	}
 	delete(s.ahead, owner)
+	s.proved = this
 	return true
 }

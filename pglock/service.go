@@ -27,6 +27,7 @@ type service struct {
 	secret string // random; see secretOf
 	mu     sync.Mutex
 	ahead  map[string]string // by owner: the proof of the attempt ahead of it in the queue
+	proved proof
 
 	acquiring chan struct{} // slots of requests to acquire: the other connections are for renewals and releases
 	hints     chan struct{} // slots of statements that a notification causes: any role can send one
