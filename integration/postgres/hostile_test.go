@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,10 +53,51 @@ func (h *hostile) notify(process, event, key, owner string, more ...any) {
 func (h *hostile) grant(process, key, owner string, more ...any) {
 	h.Helper()
 	expires := time.Now().Add(3 * time.Second).UnixMicro()
-	h.notify(process, "granted", key, owner, append([]any{hostileToken, expires, 3000000, "-"}, more...)...)
+	h.notify(process, "granted", key, owner, append([]any{hostileToken, expires, 3000000, ""}, more...)...)
 }
 
 const hostileToken = 999
+
+// TestHostileReaderHearsSecrets: a secret that a hostile role hears proves nothing after that.
+func TestHostileReaderHearsSecrets(t *testing.T) {
+	st := newStage(t)
+	b := open(t, pgtest.With(st.s, nil))
+	sql(t, st.admin, "CREATE ROLE hostile LOGIN; GRANT SELECT ON interlock, interlock_places TO hostile")
+	h := newHostile(t, st.s)
+	held := st.try()
+	reader := waitFor(t, b, st.share(backend.Reader))
+	process := h.read("w.process", st.key)
+	_, err := h.conn.Exec(t.Context(), "LISTEN interlock_"+process)
+	must(t, err)
+	must(t, held.Release(t.Context()))
+	n, err := h.conn.WaitForNotification(t.Context())
+	must(t, err)
+	f := strings.Split(n.Payload, " ")
+	secret := f[len(f)-1]
+	if f[0] != "granted" || len(secret) != 32 {
+		t.Fatalf("want a grant with a secret, got %s", n.Payload)
+	}
+	g := st.next(reader)
+	must(t, g.Renew(t.Context(), time.Hour))
+
+	writer := st.share(backend.Share{})
+	got := waitFor(t, b, writer)
+	h.grant(process, st.key, writer.Owner, secret)
+	other := st.beside(t, "barrier")
+	held = other.try()
+	barrier := waitFor(t, b, other.share(backend.Share{}))
+	must(t, held.Release(t.Context()))
+	must(t, other.next(barrier).Release(t.Context()))
+	select {
+	case o := <-got:
+		t.Fatalf("a writer was granted beside a reader: %v, %v", o.g, o.err)
+	default:
+	}
+	must(t, g.Release(t.Context()))
+	if g := st.next(got); g.Token() == hostileToken {
+		t.Error("the writer has the grant that the hostile role sent")
+	}
+}
 
 // TestHostileReader: what a role without write access sends changes nothing.
 func TestHostileReader(t *testing.T) {
@@ -104,7 +146,7 @@ func TestHostileReader(t *testing.T) {
 	short := request("place", 3*time.Second)
 	_, err := a.TryAcquire(t.Context(), short)
 	must(t, err)
-	first := request("place", time.Hour)
+	first := request("place", 5*time.Second) // an event delays it by no more than a part of that
 	got := waitFor(t, b, first)
 	second := waitFor(t, a, request("place", time.Hour))
 	h.notify(process, "removed", "place", first.Owner)
