@@ -20,7 +20,7 @@ const maxHints = 16
 //	ends name owner left      when the lease ends that the attempt waits for
 //	asked name owner
 //	removed name owner
-//	lost name owner token     broken
+//	lost name owner           broken
 //
 // with times in microseconds, the name as hex digits. Any role that may connect to the database can
 // send notifications, so each only makes an attempt ask the server, except a grant that the secret proves; see secretOf.
@@ -44,8 +44,8 @@ func (s *service) receive(sender uint32, payload string) {
 		s.events.Asked(key, owner)
 	case f[0] == "removed":
 		s.events.Removed(key, owner)
-	case f[0] == "lost" && len(f) == 4:
-		s.checkLoss(name, owner, number(f[3]))
+	case f[0] == "lost" && s.knows(owner, key):
+		s.checkLoss(name, owner)
 	}
 }
 
@@ -59,12 +59,13 @@ func (s *service) grant(sender uint32, key string, f []string, received time.Tim
 }
 
 // checkLoss reports a loss if the server confirms it. If there is no answer, the next renewal finds out.
-func (s *service) checkLoss(name []byte, owner string, token int64) {
+func (s *service) checkLoss(name []byte, owner string) {
 	s.life.Go(func() {
 		s.hints <- struct{}{}
 		defer func() { <-s.hints }()
-		holds, _, err := query(s.life.Context(), s.server, pgx.RowTo[bool], s.sql.holds, name, owner, token)
+		holds, _, err := query(s.life.Context(), s.server, pgx.RowTo[bool], s.sql.holds, name, owner)
 		if err == nil && len(holds) == 1 && !holds[0] {
+			s.forget(owner)
 			s.events.Lost(owner)
 		}
 	})

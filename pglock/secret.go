@@ -19,20 +19,34 @@ func hashOf(secret string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// follows keeps the proof of the attempt ahead of one that has entered the queue.
-func (s *service) follows(owner, proof string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if proof != "" {
-		s.ahead[owner] = proof
-	}
+// known is what the service knows of an attempt that waits or holds.
+type known struct {
+	key   string
+	ahead string // the proof of the attempt ahead of it in the queue, if the attempt waits
 }
 
-// forget is called when an attempt does not wait any more.
+// follows keeps the proof of the attempt ahead of one that has entered the queue.
+func (s *service) follows(owner, key, proof string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[owner] = known{key, proof}
+}
+
+// holds is called when an attempt has been granted its key.
+func (s *service) holds(owner, key string) { s.follows(owner, key, "") }
+
+// forget is called when an attempt has ended.
 func (s *service) forget(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.ahead, owner)
+	delete(s.known, owner)
+}
+
+// knows reports whether an attempt waits for key or holds it.
+func (s *service) knows(owner, key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[owner].key == key
 }
 
 // proof is the secret that the last grant has proved, and the session of the server that sent it.
@@ -47,11 +61,11 @@ func (s *service) proves(sender uint32, owner, secret string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	this := proof{sender, secret}
-	if ahead := s.ahead[owner]; this != s.proved && (ahead == "" || hashOf(secret) != ahead) {
+	k, waits := s.known[owner]
+	if !waits || this != s.proved && (k.ahead == "" || hashOf(secret) != k.ahead) {
 		s.proved = proof{}
 		return false
 	}
-	delete(s.ahead, owner)
-	s.proved = this
+	s.known[owner], s.proved = known{key: k.key}, this
 	return true
 }

@@ -26,7 +26,7 @@ type service struct {
 
 	secret string // random; see secretOf
 	mu     sync.Mutex
-	ahead  map[string]string // by owner: the proof of the attempt ahead of it in the queue
+	known  map[string]known // by owner: attempts that wait or hold
 	proved proof
 
 	acquiring chan struct{} // slots of requests to acquire: the other connections are for renewals and releases
@@ -44,7 +44,7 @@ func newService(pool *pgxpool.Pool, o options, sql statements) *service {
 	_, _ = rand.Read(secret)
 	conns := int(pool.Config().MaxConns)
 	s := &service{
-		server: newServer(pool, o, sql), process: hex.EncodeToString(id), secret: string(secret), ahead: map[string]string{},
+		server: newServer(pool, o, sql), process: hex.EncodeToString(id), secret: string(secret), known: map[string]known{},
 		acquiring: make(chan struct{}, max(1, conns-max(1, conns/4))), hints: make(chan struct{}, maxHints),
 	}
 	s.listener = newListener(s)
@@ -82,11 +82,11 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		ans.Refused = true
 	case granted:
 		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.token, 0)), slotsOf(r.slots)
-		s.forget(a.Owner)
+		s.holds(a.Owner, a.Key)
 	default:
 		ans.Holder = r.firstHolder()
 		if r.noPlace && a.Mode != queue.NoQueue {
-			s.follows(a.Owner, r.ahead)
+			s.follows(a.Owner, a.Key, r.ahead)
 		}
 	}
 	return ans, nil
@@ -144,6 +144,7 @@ func (s *service) renew(ctx context.Context, h queue.Hold) queue.Renewed {
 func (s *service) renewal(h queue.Hold, r answer, sent time.Time, err error) queue.Renewed {
 	if err == nil && r.status != renewed {
 		err = s.lost(s.key(h.Key))
+		s.forget(h.Owner)
 	}
 	return queue.Renewed{Sent: sent, Now: micros(r.clock), Pass: micros(r.pass), Err: err}
 }

@@ -141,7 +141,7 @@ BEGIN
 		IF self IN ('', l.owner) THEN
 			IF interlock_removable(n, NULL) THEN
 				a.status := 'ended';
-				PERFORM pg_notify('interlock_' || l.process, concat_ws(' ', 'lost', encode(n, 'hex'), l.owner, l.token));
+				PERFORM pg_notify('interlock_' || l.process, concat_ws(' ', 'lost', encode(n, 'hex'), l.owner));
 				l.owner := NULL; l.unclaimed := false; l.expires := clock;
 			ELSE
 				a.status := 'guarded';
@@ -159,7 +159,7 @@ BEGIN
 			FOR w IN DELETE FROM interlock_places p WHERE p.owner = ANY (owners) AND p.kind = 'h' AND p.name IS NOT DISTINCT FROM n RETURNING p.* LOOP
 				IF a.status <> 'ended' OR w.place < f.place THEN f := w; END IF;
 				a.status := 'ended';
-				PERFORM pg_notify('interlock_' || w.process, concat_ws(' ', 'lost', encode(n, 'hex'), w.owner, w.place));
+				PERFORM pg_notify('interlock_' || w.process, concat_ws(' ', 'lost', encode(n, 'hex'), w.owner));
 				l := interlock_without(l, w);
 			END LOOP;
 		END IF;
