@@ -20,4 +20,4 @@ WITH clock AS (
 ), places AS (
 	DELETE FROM interlock_places p USING unused WHERE p.name = unused.name
 )
-SELECT (SELECT count(*) FROM removed)::int, encode(max(name), 'hex') FROM page HAVING count(*) > 0
+SELECT (SELECT count(*) FROM removed)::int, max(encode(name, 'hex') COLLATE "C") FROM page HAVING count(*) > 0
