@@ -307,9 +307,11 @@ func TestNoSpace(t *testing.T) {
 }
 
 // eventually repeats try for up to 20 s.
-func eventually(try func() error) error {
+func eventually(try func() error) error { return within(20*time.Second, try) }
+
+func within(limit time.Duration, try func() error) error {
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if err := try(); err == nil || time.Since(begun) > 20*time.Second {
+		if err := try(); err == nil || time.Since(begun) > limit {
 			return err
 		}
 	}

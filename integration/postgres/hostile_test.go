@@ -108,7 +108,7 @@ func TestHostileReader(t *testing.T) {
 	if _, err := h.conn.Exec(t.Context(), "UPDATE interlock SET token = token"); err == nil {
 		t.Fatal("want a role that cannot write")
 	}
-	st := &stage{t, s, admin, a, "k"}
+	st := &stage{T: t, s: s, admin: admin, b: a, key: "k"}
 	// handOver makes b a waiter and then the holder. The notifications to b that were sent
 	// before have arrived.
 	handOver := func(key string, before func(waiter backend.Request)) backend.Grant {
@@ -184,7 +184,9 @@ func TestHostileReader(t *testing.T) {
 	}
 
 	// What is sent of an attempt that the process does not know makes it end the attempt, if it is its own.
+	// Package lock always sets OnLost.
 	ofB, ofA, waits := request("held by b", time.Hour), request("held by a", time.Hour), request("held by a", time.Hour)
+	ofB.OnLost = func(error) { t.Error("OnLost was called for a lock that is held") }
 	held, err := b.TryAcquire(t.Context(), ofB)
 	must(t, err)
 	other, err := a.TryAcquire(t.Context(), ofA)

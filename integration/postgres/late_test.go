@@ -111,9 +111,18 @@ func TestLateRepliesLeaveConnections(t *testing.T) {
 func TestSilentConnections(t *testing.T) {
 	s, admin := server(t)
 	st := &stage{T: t, s: s, admin: admin, b: open(t, pgtest.With(s, nil)), key: "silent"}
-	b, proxy := st.behindProxy()
+	b, proxy := st.behindProxy("application_name", "silent")
 	g := st.try()
 	got := waitFor(t, b, request(st.key, time.Hour))
+	must(t, eventually(func() error { // it may ask again when notifications begin
+		var busy int
+		err := admin.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'silent'
+			AND (state <> 'idle' OR state_change > clock_timestamp() - interval '300 ms')`).Scan(&busy)
+		if err == nil && busy > 0 {
+			err = fmt.Errorf("%d connections are busy", busy)
+		}
+		return err
+	}))
 	proxy.SilenceOpen()
 	must(t, g.Release(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -25,16 +25,21 @@ type stage struct {
 	admin *pgxpool.Pool
 	b     *pglock.Backend
 	key   string
+
+	version string // of the functions that call calls
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s, admin := server(t)
-	return &stage{t, s, admin, open(t, pgtest.With(s, nil)), "k"}
+	_, version := schemaOf(t, pglock.DefaultTable)
+	return &stage{t, s, admin, open(t, pgtest.With(s, nil)), "k", version}
 }
 
 // beside returns the stage of another lock.
-func (s *stage) beside(t *testing.T, key string) *stage { return &stage{t, s.s, s.admin, s.b, key} }
+func (s *stage) beside(t *testing.T, key string) *stage {
+	return &stage{t, s.s, s.admin, s.b, key, s.version}
+}
 
 func (s *stage) name() []byte { return pglock.Key(pglock.DefaultPrefix, s.key) }
 
@@ -79,14 +84,11 @@ type conn interface {
 // call calls a function of the driver, such as "acquire", and returns the status of its answer.
 func (s *stage) call(c conn, function string, args ...any) (status string) {
 	s.Helper()
-	var name string
-	must(s, s.admin.QueryRow(s.Context(), "SELECT oid::regproc::text FROM pg_proc WHERE proname ~ ('^interlock_' || $1 || '_[0-9a-f]{12}$')",
-		function).Scan(&name))
 	places := make([]string, len(args))
 	for i := range args {
 		places[i] = fmt.Sprint("$", i+1)
 	}
-	must(s, c.QueryRow(s.Context(), "SELECT status FROM "+name+"("+strings.Join(places, ", ")+")", args...).Scan(&status))
+	must(s, c.QueryRow(s.Context(), "SELECT status FROM interlock_"+function+"_"+s.version+"("+strings.Join(places, ", ")+")", args...).Scan(&status))
 	return status
 }
 
@@ -162,7 +164,7 @@ func (s *stage) begin() pgx.Tx {
 }
 
 // behindProxy opens a backend behind a proxy.
-func (s *stage) behindProxy() (*pglock.Backend, *provision.Proxy) {
+func (s *stage) behindProxy(params ...string) (*pglock.Backend, *provision.Proxy) {
 	p := provision.NewProxy(s, s.s.Addr())
-	return open(s, strings.Replace(pgtest.With(s.s, nil), s.s.Addr(), p.Addr(), 1)), p
+	return open(s, strings.Replace(pgtest.With(s.s, nil, params...), s.s.Addr(), p.Addr(), 1)), p
 }
