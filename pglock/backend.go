@@ -41,8 +41,8 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Backend, error) {
 	return open(context.Background(), 2*o.timeout, pool, o)
 }
 
-// NewService returns the service that New makes a backend of. It reports its events to events, and does not sweep. It is
-// for tests of the rule of package queue, see package queuetest.
+// NewService returns the service that New makes a backend of. It reports its events to events, also
+// a loss that it has not confirmed, and does not sweep. It is for tests of the rule, see package queuetest.
 func NewService(ctx context.Context, pool *pgxpool.Pool, events queue.Events, opts ...Option) (queue.Service, error) {
 	o := defaults()
 	for _, opt := range opts {
@@ -55,7 +55,7 @@ func NewService(ctx context.Context, pool *pgxpool.Pool, events queue.Events, op
 		return nil, err
 	}
 	s := newService(pool, o, sql)
-	s.events = events
+	s.events, s.trusting = events, true
 	if err := s.setUp(ctx); err != nil {
 		s.life.Stop()
 		return nil, err

@@ -44,6 +44,8 @@ func (s *service) receive(sender uint32, payload string) {
 		s.events.Asked(key, owner)
 	case f[0] == "removed":
 		s.events.Removed(key, owner)
+	case f[0] == "lost" && s.trusting:
+		s.events.Lost(owner)
 	case f[0] == "lost" && s.knows(owner, key):
 		s.checkLoss(name, owner)
 	}

@@ -24,10 +24,11 @@ type service struct {
 	listener *listener
 	events   queue.Events // set before the first notification can arrive
 
-	secret string // random; see secretOf
-	mu     sync.Mutex
-	known  map[string]known // by owner: attempts that wait or hold
-	proved proof
+	trusting bool   // losses are reported without a look at the server
+	secret   string // random; see secretOf
+	mu       sync.Mutex
+	known    map[string]known // by owner: attempts that wait or hold
+	proved   proof
 
 	acquiring chan struct{} // slots of requests to acquire: the other connections are for renewals and releases
 	hints     chan struct{} // slots of statements that a notification causes: any role can send one
