@@ -23,13 +23,29 @@ func hashOf(secret string) string {
 type known struct {
 	key   string
 	ahead string // the proof of the attempt ahead of it in the queue, if the attempt waits
+	heard bool   // a secret came that proves nothing: it is public, and the next answer may have its hash
+}
+
+// asks is called before an attempt asks for a place in the queue, and reports whether it is new.
+func (s *service) asks(owner, key string) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.known[owner]; ok {
+		return false
+	}
+	s.known[owner] = known{key: key}
+	return true
 }
 
 // follows keeps the proof of the attempt ahead of one that has entered the queue.
 func (s *service) follows(owner, key, proof string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known[owner] = known{key, proof}
+	k := known{key, proof, s.known[owner].heard}
+	if k.heard {
+		k.ahead = ""
+	}
+	s.known[owner] = k
 }
 
 // holds is called when an attempt has been granted its key.
@@ -62,10 +78,12 @@ func (s *service) proves(sender uint32, owner, secret string) bool {
 	defer s.mu.Unlock()
 	this := proof{sender, secret}
 	k, waits := s.known[owner]
-	if !waits || this != s.proved && (k.ahead == "" || hashOf(secret) != k.ahead) {
-		s.proved = proof{}
-		return false
+	proved := waits && (this == s.proved || k.ahead != "" && hashOf(secret) == k.ahead)
+	if waits {
+		s.known[owner] = known{key: k.key, heard: true}
 	}
-	s.known[owner], s.proved = known{key: k.key}, this
-	return true
+	if s.proved = this; !proved {
+		s.proved = proof{}
+	}
+	return proved
 }

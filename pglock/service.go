@@ -61,6 +61,7 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		return queue.Answer{}, err
 	}
 	defer leave()
+	first := a.Mode != queue.NoQueue && s.asks(a.Owner, a.Key)
 	var pass time.Duration // of the answers before
 	var r answer
 	var sent time.Time
@@ -68,6 +69,9 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		r, sent, err = one(ctx, s.server, s.sql.acquire, s.key(a.Key), a.Owner, s.process, escape(a.Metadata), micro(a.TTL),
 			a.Share.Weight, a.Share.Capacity, a.Mode != queue.NoQueue, hashOf(s.secretOf(a.Owner)))
 		pass = sooner(pass, micros(r.pass))
+	}
+	if err != nil && first {
+		s.forget(a.Owner)
 	}
 	switch {
 	case rolledBack(err):
@@ -188,7 +192,9 @@ func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 }
 
 func (s *service) ended(e queue.End, r answer, err error) queue.Ended {
-	s.forget(e.Owner)
+	if e.Kind == queue.Release || e.Kind == queue.Abandon {
+		s.forget(e.Owner)
+	}
 	d := queue.Ended{Now: micros(r.clock), Held: r.status == ended, Pass: micros(r.pass), Err: err}
 	if e.Kind == queue.Break && r.holder != "" {
 		h := r.firstHolder()
