@@ -56,7 +56,6 @@ func (s *server) explain(ctx, within context.Context, err error) error {
 	}
 	switch {
 	case ctx.Err() == nil && within.Err() != nil:
-		// Not wrapped: it must not look like the deadline of the caller.
 		what := "no answer"
 		switch {
 		case rolledBack(err):
@@ -64,11 +63,16 @@ func (s *server) explain(ctx, within context.Context, err error) error {
 		case notExecuted:
 			what = "no connection"
 		}
-		text, detail := flat(err.Error()), ""
-		if text != within.Err().Error() {
-			detail = " (" + text + ")"
+		text := flat(err.Error())
+		what = fmt.Sprintf("%s: %s within %v", s.at(text), what, s.opt.timeout)
+		switch {
+		case rolledBack(err):
+			err = fmt.Errorf("%s (%w)", what, flatError{err}) // an attempt asks again
+		case text == within.Err().Error(), !notExecuted && errors.Is(err, within.Err()):
+			err = errors.New(what)
+		default: // not wrapped: it must not look like the deadline of the caller
+			err = fmt.Errorf("%s (%s)", what, text)
 		}
-		err = fmt.Errorf("%s: %s within %v%s", s.at(text), what, s.opt.timeout, detail)
 	case call.Ended(ctx) != nil && errors.Is(err, call.Ended(ctx)):
 		err = fmt.Errorf("%s: %w", s.at(flat(err.Error())), flatError{err})
 	case call.Ended(ctx) != nil:
