@@ -1,17 +1,13 @@
 package model
 
-// The admission of readers, writers and permits by the transactions of pglock and mysqllock
-// (share.sql, end_any.sql, renew_share.sql; packetshare.go). Unlike a script of Redis, a transaction
-// is not one step: a renewal writes the row of its holder only and runs beside a transaction that
-// has locked the row of the lock.
+// The admission of readers, writers and permits by the transactions of mysqllock (packetshare.go). Unlike a script of
+// Redis or a function of pglock, a transaction is not one step: a renewal writes the row of its holder only and runs
+// beside a transaction that has locked the row of the lock.
 
 // SQLRules are the safety steps of the protocol.
 type SQLRules struct {
 	ReadsBehindLock    bool // weights and slots are read after the row of the lock is locked
 	RechecksExpiry     bool // a removal that waited for a renewal evaluates the expiry again
-	RemovesByRows      bool // PostgreSQL: after the bound has passed the row of each holder decides
-	WeightHolds        bool // PostgreSQL: a writer does not take a key whose bound has passed
-	GrantsLowerBound   bool // PostgreSQL: a grant lowers the bound
 	RenewChecksExpiry  bool // a renewal extends a lease only before its end
 	RenewFindsRow      bool // a renewal grants nothing
 	AnswersAfterCommit bool // a renewal is acknowledged after its commit
@@ -36,21 +32,20 @@ type SQLRules struct {
 
 // SQLProduct has the safety steps of the product.
 func SQLProduct() SQLRules {
-	return SQLRules{true, true, true, true, true, true, true, true, true, true, true, true, true,
+	return SQLRules{true, true, true, true, true, true, true, true, true, true,
 		true, true, true, true, true, true, true, true, true, true, true, true}
 }
 
 // SQL is the model and its bounds.
 type SQL struct {
 	SQLRules
-	PostgreSQL bool // else MySQL and MariaDB
-	Clients    int8 // 2 or 3
-	Attempts   int8 // of each, one after the other
-	Faults     int8 // in all
-	Cancels    int8
-	Prompt     bool // fewer states: an answer takes no time, and a waiter asks only when it has a reason
-	Renewing   int8 // so many of the clients renew
-	Slow       int8 // ticks that some client's clock misses; the margin covers one
+	Clients  int8 // 2 or 3
+	Attempts int8 // of each, one after the other
+	Faults   int8 // in all
+	Cancels  int8
+	Prompt   bool // fewer states: an answer takes no time, and a waiter asks only when it has a reason
+	Renewing int8 // so many of the clients renew
+	Slow     int8 // ticks that some client's clock misses; the margin covers one
 
 	Weights    [maxClients]int8 // of the shares that the clients ask for; 0: the whole key
 	Capacity   int8             // of all shares; 0: readers
@@ -63,7 +58,6 @@ type SQL struct {
 type SQLState struct {
 	held  [maxAttempts]row // by attempt
 	token int8             // in the row of the lock
-	bound int8             // PostgreSQL: ticks before which no shared holder expires, in the row of the lock
 	queue queue
 	tombs uint8
 	tx    transaction
@@ -98,9 +92,7 @@ type transaction struct {
 	what    request
 	late    bool  // its client does not await the reply
 	age     int8  // since it read the time
-	stale   bool  // it found that the bound had passed
 	expired uint8 // holders that it found expired
-	bound   int8  // first expiry of the others, as it read them
 	view    uint8 // without ReadsBehindLock
 }
 
@@ -143,8 +135,6 @@ func (m SQL) Wrong(s SQLState) string {
 	for i := range s.held {
 		h, id := &s.held[i], int8(i)+1
 		switch {
-		case m.PostgreSQL && m.shared(&s, id) && s.bound > h.left:
-			return "a holder expires before the bound"
 		case !h.exists || h.left == 0:
 		case h.unclaimed > provisionalTTL:
 			return "an unclaimed grant lasted longer than the provisional TTL"

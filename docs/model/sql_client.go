@@ -155,17 +155,13 @@ func (m SQL) clientSteps(s SQLState, i int8, to func(Kind, Step, SQLState)) {
 }
 
 // reason reports whether the attempt was granted the key, has lost its place, or knows that a lease
-// may have ended: a waiter knows the first expiry, in PostgreSQL as the bound.
+// has ended.
 func (m SQL) reason(s *SQLState, id int8) bool {
 	if s.held[id-1].exists || !s.queue.has(id) {
 		return true
 	}
-	for i, h := range s.held {
-		left := h.left
-		if m.PostgreSQL && m.shared(s, int8(i)+1) {
-			left = s.bound
-		}
-		if h.exists && left == 0 {
+	for _, h := range s.held {
+		if h.exists && h.left == 0 {
 			return true
 		}
 	}
@@ -342,9 +338,6 @@ func (m SQL) Describe(s SQLState) string {
 		if h.exists {
 			fmt.Fprintf(&b, "%s holds for %d, token %d; ", m.name(int8(i)+1), h.left, h.token)
 		}
-	}
-	if m.PostgreSQL && m.anyShared(&s) {
-		fmt.Fprintf(&b, "bound %d; ", s.bound)
 	}
 	for k, id := range s.queue {
 		if id != 0 {

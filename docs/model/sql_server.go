@@ -9,14 +9,9 @@ func (m SQL) arrive(s *SQLState, id int8, r request, late bool) (answer, reply) 
 		s.view[id-1] = m.rows(s) | hasRead
 		return none, reply{}
 	}
-	t := transaction{id: id, what: r, late: late, view: s.view[id-1], bound: ttl}
+	t := transaction{id: id, what: r, late: late, view: s.view[id-1]}
 	s.view[id-1] = 0
-	t.expired, t.stale = m.expired(s, id, r)
-	for i, h := range s.held {
-		if t.stale && m.shared(s, int8(i)+1) && t.expired&(1<<i) == 0 {
-			t.bound = min(t.bound, h.left)
-		}
-	}
+	t.expired = m.expired(s, id, r)
 	if t.expired == 0 && !s.held[id-1].renewal.running {
 		return m.commit(s, t)
 	}
@@ -75,45 +70,21 @@ func (m SQL) renew(s *SQLState, id int8, late bool) (answer, reply) {
 	return none, reply{}
 }
 
-// expired returns the holders whose lease has ended, if the transaction of the request removes them,
-// and whether it looks at the row of each shared holder.
-func (m SQL) expired(s *SQLState, id int8, r request) (expired uint8, stale bool) {
-	ends := r&(release|abandon) != 0
-	shares := m.anyShared(s)
-	exclusive := r == acquire // whether it removes an exclusive holder
-	if m.PostgreSQL {
-		stale = shares && s.bound == 0 && (r == acquire && m.passes(s, id) || ends)
-	} else {
-		polls := r == acquire && (s.queue.has(id) || s.held[id-1].exists)
-		stale = shares && (polls || r&abandon != 0 || r&entombing != 0)
-		exclusive = polls || ends || r == acquire && s.queue[0] == 0
-	}
+// expired returns the holders whose lease has ended, if the transaction of the request removes them.
+func (m SQL) expired(s *SQLState, id int8, r request) (expired uint8) {
+	polls := r == acquire && (s.queue.has(id) || s.held[id-1].exists)
+	shares := polls || r&abandon != 0 || r&entombing != 0 // whether it removes shared holders
+	exclusive := polls || r&(release|abandon) != 0 || r == acquire && s.queue[0] == 0
 	for i, h := range s.held {
-		switch {
-		case !h.exists:
-		case m.shared(s, int8(i)+1):
-			if stale && (h.left == 0 || m.PostgreSQL && !m.RemovesByRows) {
-				expired |= 1 << i
-			}
-		case h.left == 0 && exclusive:
+		removes := exclusive
+		if m.shared(s, int8(i)+1) {
+			removes = shares
+		}
+		if h.exists && h.left == 0 && removes {
 			expired |= 1 << i
 		}
 	}
-	return expired, stale
-}
-
-// passes reports whether a request to acquire ends shared holders that have expired.
-func (m SQL) passes(s *SQLState, id int8) bool {
-	return m.WeightHolds || m.Weights[m.clientOf(id)] > 0 || s.queue[0] != 0
-}
-
-func (m SQL) anyShared(s *SQLState) bool {
-	for id := int8(1); id <= maxAttempts; id++ {
-		if m.shared(s, id) {
-			return true
-		}
-	}
-	return false
+	return expired
 }
 
 // commit ends a transaction: it removes what has expired, does what the request is for, admits the
@@ -122,16 +93,12 @@ func (m SQL) commit(s *SQLState, t transaction) (a answer, r reply) {
 	if s.tx.id == t.id {
 		s.tx = transaction{}
 	}
-	if t.stale && m.PostgreSQL {
-		s.bound = t.bound
-	}
 	for i := range s.held {
 		h := &s.held[i]
 		if t.expired&(1<<i) == 0 {
 			continue
 		}
-		if h.left > 0 && m.RechecksExpiry && m.RemovesByRows { // was renewed: the next request looks again
-			s.bound = 0
+		if h.left > 0 && m.RechecksExpiry { // was renewed
 			continue
 		}
 		if h.left > 0 && !m.TrustOnly {
@@ -145,9 +112,6 @@ func (m SQL) commit(s *SQLState, t transaction) (a answer, r reply) {
 	a, r = m.serve(s, &t)
 	if m.ripe(s) && !m.TrustOnly {
 		s.wrong = notAdmitted
-	}
-	if !m.anyShared(s) {
-		s.bound = 0
 	}
 	return a, r
 }
@@ -194,11 +158,7 @@ func (m SQL) serveEnd(s *SQLState, t *transaction) (answer, reply) {
 // endsExpired reports whether the end of an attempt removes its row after the end of its lease.
 // Else a later request removes it.
 func (m SQL) endsExpired(s *SQLState, t *transaction) bool {
-	shared := m.shared(s, t.id)
-	if m.PostgreSQL {
-		return shared
-	}
-	return !shared || t.what&(abandon|entombing) != 0
+	return !m.shared(s, t.id) || t.what&(abandon|entombing) != 0
 }
 
 func (m SQL) serveAcquire(s *SQLState, t *transaction) (answer, reply) {
@@ -231,9 +191,6 @@ func (m SQL) serveDowngrade(s *SQLState, t *transaction) (answer, reply) {
 		m.admit(s, t)
 		return none, reply{}
 	}
-	if !h.reads && m.PostgreSQL {
-		s.bound = h.left
-	}
 	h.reads, h.unclaimed = true, 0
 	if m.DowngradeAdmits {
 		m.admit(s, t)
@@ -255,7 +212,7 @@ func (m SQL) sees(s *SQLState, t *transaction, i int) bool {
 func (m SQL) fits(s *SQLState, t *transaction, id int8) bool {
 	w, sum, held := m.weight(s, id), int8(0), false
 	for i := range s.held {
-		if !m.sees(s, t, i) || m.PostgreSQL && !m.WeightHolds && w == 0 && s.bound == 0 && s.held[i].left > 0 {
+		if !m.sees(s, t, i) {
 			continue
 		}
 		h := m.weight(s, int8(i)+1)
@@ -286,7 +243,6 @@ func (m SQL) freeSlots(s *SQLState, t *transaction, id int8) (slots uint8) {
 
 // grant makes an attempt a holder. The lease counts from the time that the transaction has read.
 func (m SQL) grant(s *SQLState, t *transaction, id, left, unclaimed int8) {
-	others := m.anyShared(s)
 	slots, token := m.freeSlots(s, t, id), s.token+1
 	if !m.OneCounter {
 		token = 1
@@ -299,13 +255,6 @@ func (m SQL) grant(s *SQLState, t *transaction, id, left, unclaimed int8) {
 	s.held[id-1] = row{lease: lease{left: left, token: token, unclaimed: unclaimed, slots: slots}, exists: true}
 	if t.view != 0 {
 		t.view |= 1 << (id - 1)
-	}
-	switch {
-	case !m.PostgreSQL || m.weight(s, id) == 0:
-	case !others:
-		s.bound = left
-	case m.GrantsLowerBound:
-		s.bound = min(s.bound, left)
 	}
 }
 
@@ -338,10 +287,8 @@ func (m SQL) pass(s *SQLState, slow int8) {
 			h.unclaimed = min(h.unclaimed, 1)
 		}
 	}
-	s.bound = max(0, s.bound-1)
 	if s.tx.id != 0 {
 		s.tx.age = min(s.tx.age+1, ttl)
-		s.tx.bound = max(0, s.tx.bound-1)
 	}
 	for i := range s.c {
 		c := &s.c[i]

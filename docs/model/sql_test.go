@@ -8,12 +8,6 @@ import (
 	"github.com/interlock-go/lock/docs/model"
 )
 
-// both runs a search by the rules of PostgreSQL and by those of MySQL.
-func both(t *testing.T, name string, run func(t *testing.T, postgreSQL bool)) {
-	t.Run(name+", PostgreSQL", func(t *testing.T) { run(t, true) })
-	t.Run(name+", MySQL", func(t *testing.T) { run(t, false) })
-}
-
 func weights(w ...int8) (all [3]int8) {
 	copy(all[:], w)
 	return all
@@ -34,9 +28,8 @@ func TestSQL(t *testing.T) {
 		"two attempts, faults":                {Clients: 2, Attempts: 2, Weights: weights(1, 0), Faults: 1, Prompt: true},
 		"two attempts, cancelled":             {Clients: 2, Attempts: 2, Weights: weights(1, 1), Capacity: 1, Cancels: 2, Prompt: true},
 	} {
-		both(t, name, func(t *testing.T, postgreSQL bool) {
-			m := m
-			m.SQLRules, m.PostgreSQL, m.Attempts = model.SQLProduct(), postgreSQL, max(1, m.Attempts)
+		t.Run(name, func(t *testing.T) {
+			m.SQLRules, m.Attempts = model.SQLProduct(), max(1, m.Attempts)
 			holds(t, m)
 		})
 	}
@@ -56,51 +49,41 @@ func TestSQLWithout(t *testing.T) {
 	plain := model.SQL{Clients: 2, Weights: weights(1, 0), Renewing: 2}
 	trust := model.SQL{Clients: 2, Weights: weights(1, 0), Renewing: 2, Slow: 1, TrustOnly: true}
 	down := model.SQL{Clients: 2, Weights: weights(0, 1), Downgrades: true, Renewing: 2, Prompt: true}
-	downTrust := down
-	downTrust.TrustOnly = true
 	for _, c := range []struct {
 		step   string
 		m      model.SQL
 		change func(r *model.SQLRules)
 		flaw   string
-		only   string // the database that has the step
 	}{
-		{"the lock of the row before permits are read", permits, func(r *model.SQLRules) { r.ReadsBehindLock = false }, two, ""},
-		{"the second look at an expiry", plain, func(r *model.SQLRules) { r.RechecksExpiry = false }, "before its end", ""},
-		// These three are no steps of exclusion: see README.md.
-		{"the second look at an expiry, by trust", trust, func(r *model.SQLRules) { r.RechecksExpiry = false }, "", ""},
-		{"the expiry in a renewal, by trust", trust, func(r *model.SQLRules) { r.RenewChecksExpiry = false }, "", ""},
-		{"the lower bound by grants, by trust", downTrust, func(r *model.SQLRules) { r.GrantsLowerBound = false }, forever, "PostgreSQL"},
-		{"the expiry of each holder after the bound", trust, func(r *model.SQLRules) { r.RemovesByRows = false }, two, "PostgreSQL"},
-		{"the weight after the bound", plain, func(r *model.SQLRules) { r.WeightHolds = false }, two, "PostgreSQL"},
-		{"the lower bound by grants", down, func(r *model.SQLRules) { r.GrantsLowerBound = false }, "before the bound", "PostgreSQL"},
-		{"the expiry in a renewal", faults, func(r *model.SQLRules) { r.RenewChecksExpiry = false }, over, ""},
-		{"a renewal finding no row", faults, func(r *model.SQLRules) { r.RenewFindsRow = false }, over, ""},
-		{"an answer after the commit", faults, func(r *model.SQLRules) { r.AnswersAfterCommit = false }, two, ""},
-		{"a request finding its grant", faults, func(r *model.SQLRules) { r.AcquireIdempotent = false }, forever, ""},
-		{"the tombstone", faults, func(r *model.SQLRules) { r.Tombstone = false }, over, ""},
-		{"one counter of tokens", plain, func(r *model.SQLRules) { r.OneCounter = false }, "a token did not rise", ""},
-		{"the provisional TTL", plain, func(r *model.SQLRules) { r.ProvisionalTTL = false }, "provisional TTL", ""},
-		{"counting permits", model.SQL{Clients: 2, Weights: weights(1, 2), Capacity: 2, Prompt: true}, func(r *model.SQLRules) { r.CountsPermits = false }, two, ""},
-		{"the slots of other holders", permits, func(r *model.SQLRules) { r.FreeSlots = false }, two, ""},
-		{"a writer waiting for readers", plain, func(r *model.SQLRules) { r.WritersWait = false }, two, ""},
-		{"admitting waiters by a release", plain, func(r *model.SQLRules) { r.ReleaseAdmits = false }, late, ""},
-		{"admitting readers behind a writer that gave up", three, func(r *model.SQLRules) { r.AbandonAdmits = false }, late, ""},
-		{"leaving the queue", faults, func(r *model.SQLRules) { r.AbandonDequeues = false }, over, ""},
-		{"admitting readers by a downgrade", down, func(r *model.SQLRules) { r.DowngradeAdmits = false }, late, ""},
-		{"a downgrade in one transaction", model.SQL{Clients: 2, Downgrades: true, Prompt: true}, func(r *model.SQLRules) { r.DowngradeInserts = false }, two, ""},
-		{"the margin", model.SQL{Clients: 2, Weights: weights(1, 0), Slow: 1, Prompt: true}, func(r *model.SQLRules) { r.Margin = false }, two, ""},
-		{"counting from the sending", plain, func(r *model.SQLRules) { r.FromSend = false }, two, ""},
-		{"the end of trust before the release", plain, func(r *model.SQLRules) { r.EndsBeforeRelease = false }, two, ""},
-		{"abandoning what is uncertain", faults, func(r *model.SQLRules) { r.Abandons = false }, over, ""},
-		{"the timer of a waiter", faults, func(r *model.SQLRules) { r.Timer = false }, forever, ""},
+		{"the lock of the row before permits are read", permits, func(r *model.SQLRules) { r.ReadsBehindLock = false }, two},
+		{"the second look at an expiry", plain, func(r *model.SQLRules) { r.RechecksExpiry = false }, "before its end"},
+		// These two are no steps of exclusion: see README.md.
+		{"the second look at an expiry, by trust", trust, func(r *model.SQLRules) { r.RechecksExpiry = false }, ""},
+		{"the expiry in a renewal, by trust", trust, func(r *model.SQLRules) { r.RenewChecksExpiry = false }, ""},
+		{"the expiry in a renewal", faults, func(r *model.SQLRules) { r.RenewChecksExpiry = false }, over},
+		{"a renewal finding no row", faults, func(r *model.SQLRules) { r.RenewFindsRow = false }, over},
+		{"an answer after the commit", faults, func(r *model.SQLRules) { r.AnswersAfterCommit = false }, two},
+		{"a request finding its grant", faults, func(r *model.SQLRules) { r.AcquireIdempotent = false }, forever},
+		{"the tombstone", faults, func(r *model.SQLRules) { r.Tombstone = false }, over},
+		{"one counter of tokens", plain, func(r *model.SQLRules) { r.OneCounter = false }, "a token did not rise"},
+		{"the provisional TTL", plain, func(r *model.SQLRules) { r.ProvisionalTTL = false }, "provisional TTL"},
+		{"counting permits", model.SQL{Clients: 2, Weights: weights(1, 2), Capacity: 2, Prompt: true}, func(r *model.SQLRules) { r.CountsPermits = false }, two},
+		{"the slots of other holders", permits, func(r *model.SQLRules) { r.FreeSlots = false }, two},
+		{"a writer waiting for readers", plain, func(r *model.SQLRules) { r.WritersWait = false }, two},
+		{"admitting waiters by a release", plain, func(r *model.SQLRules) { r.ReleaseAdmits = false }, late},
+		{"admitting readers behind a writer that gave up", three, func(r *model.SQLRules) { r.AbandonAdmits = false }, late},
+		{"leaving the queue", faults, func(r *model.SQLRules) { r.AbandonDequeues = false }, over},
+		{"admitting readers by a downgrade", down, func(r *model.SQLRules) { r.DowngradeAdmits = false }, late},
+		{"a downgrade in one transaction", model.SQL{Clients: 2, Downgrades: true, Prompt: true}, func(r *model.SQLRules) { r.DowngradeInserts = false }, two},
+		{"the margin", model.SQL{Clients: 2, Weights: weights(1, 0), Slow: 1, Prompt: true}, func(r *model.SQLRules) { r.Margin = false }, two},
+		{"counting from the sending", plain, func(r *model.SQLRules) { r.FromSend = false }, two},
+		{"the end of trust before the release", plain, func(r *model.SQLRules) { r.EndsBeforeRelease = false }, two},
+		{"abandoning what is uncertain", faults, func(r *model.SQLRules) { r.Abandons = false }, over},
+		{"the timer of a waiter", faults, func(r *model.SQLRules) { r.Timer = false }, forever},
 	} {
-		both(t, c.step, func(t *testing.T, postgreSQL bool) {
-			if c.only == "PostgreSQL" && !postgreSQL {
-				t.Skip("MySQL has no such step")
-			}
+		t.Run(c.step, func(t *testing.T) {
 			m := c.m
-			m.SQLRules, m.PostgreSQL, m.Attempts = model.SQLProduct(), postgreSQL, max(1, m.Attempts)
+			m.SQLRules, m.Attempts = model.SQLProduct(), max(1, m.Attempts)
 			c.change(&m.SQLRules)
 			if c.flaw == "" {
 				holds(t, m)
