@@ -17,7 +17,7 @@
 //
 //	table=interlock        table or schema.table
 //	prefix=lock            prefix of names in the table
-//	create=true            create the table if it is missing; else see Schema
+//	create=true            create the tables and functions that are missing; else see Schema
 //	listen=true            false: poll; host[:port][,...]: the server itself, behind a pooler
 //	listen_always=false    true: listen from the beginning, so that a break is pushed; see WithListenAlways
 //	pool_size=n            connections; default 4, or the number of CPUs if greater
@@ -37,13 +37,16 @@
 // At most one client holds a key, as long as the server keeps what it committed. Only
 // the clock of the server decides when a lease ends. Grants, renewals, breaks and
 // hand-overs are on disk before they are reported, also with synchronous_commit off.
-// Each operation is one transaction and one round trip. A lock keeps no connection.
+// Each operation is one statement and one round trip. A lock keeps no connection.
 //
-// Waiters are served first come, first served. The transaction that unlocks makes the
+// Waiters are served first come, first served. The statement that unlocks makes the
 // first waiter the holder and notifies its process (NOTIFY).
 //
-// Readers and permits of semaphores wait in the same queue. The transaction that unlocks
+// Readers and permits of semaphores wait in the same queue. The statement that unlocks
 // grants the first waiter and those behind it, as long as each fits beside the holders.
+//
+// A process is not taken for dead because its connections have ended. A waiter of a dead process delays the others by up
+// to 3 s at its turn, those of a second such process by 0.75 s, and of each further one by 0.25 s.
 //
 // The fencing token is the greater of the last token plus one and the clock of the
 // server in microseconds.
@@ -59,10 +62,20 @@
 // and waiters poll at intervals of up to half a second, unless the parameter listen has
 // the address of the server itself.
 //
-// # The table
+// # Tables and functions
 //
-// The table has a row for each name that was used within the retention, with the last token
-// and the holder, and a row for each waiter and each holder of a share. [Schema] returns the statements that create it.
+// The first table, interlock, has a row for each name that was used within the retention, with the last token, the
+// exclusive holder, and what is known of the queue. The second one, interlock_places, has a row for each waiter, for each
+// holder of a share, and for a while for each attempt whose late requests are refused. Times are microseconds since 1970.
+//
+// Each operation calls a PL/pgSQL function, which locks the row of the lock first. The names of functions end with the
+// hash of their text, so clients of several versions of this package share the tables. Clients drop functions that none
+// has used for the retention, a day at least.
+//
+// The user needs SELECT, INSERT, UPDATE and DELETE on both tables, USAGE on their schema, and EXECUTE on the functions,
+// which is PUBLIC by default. [Schema] returns the statements that create all of them; without [WithoutCreate] the user
+// needs CREATE on the schema for what is missing.
+//
 // With [Backend.Guard] a transaction of the application in the same
 // database depends on the lock.
 package pglock
