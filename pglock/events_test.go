@@ -9,23 +9,23 @@ import (
 	"github.com/interlock-go/lock/backend/queue"
 )
 
-// heard are the events of a service.
-type heard struct {
+// recorder has the events of a service.
+type recorder struct {
 	queue.Events // those that no test expects
 	granted      []queue.Grant
-	told         []string
+	others       []string
 }
 
-func (h *heard) Granted(g queue.Grant)     { h.granted = append(h.granted, g) }
-func (h *heard) Asked(key, owner string)   { h.told = append(h.told, "asked "+key+" "+owner) }
-func (h *heard) Removed(key, owner string) { h.told = append(h.told, "removed "+key+" "+owner) }
-func (h *heard) LeaseEnds(owner string, left time.Duration) {
-	h.told = append(h.told, fmt.Sprint("ends ", owner, " ", left))
+func (h *recorder) Granted(g queue.Grant)     { h.granted = append(h.granted, g) }
+func (h *recorder) Asked(key, owner string)   { h.others = append(h.others, "asked "+key+" "+owner) }
+func (h *recorder) Removed(key, owner string) { h.others = append(h.others, "removed "+key+" "+owner) }
+func (h *recorder) LeaseEnds(owner string, left time.Duration) {
+	h.others = append(h.others, fmt.Sprint("ends ", owner, " ", left))
 }
 
-// hearing returns a service that sends no statement, and its events.
-func hearing(t *testing.T) (*service, *heard) {
-	h := &heard{}
+// listening returns a service that sends no statement, and its events.
+func listening(t *testing.T) (*service, *recorder) {
+	h := &recorder{}
 	s := scripted(t, nil).svc
 	s.events = h
 	return s, h
@@ -59,7 +59,7 @@ func TestSecretProves(t *testing.T) {
 		"known before the answer": {[]notification{{real, "o", secret}}, []notification{{forger, "o", secret}}, []bool{false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, h := hearing(t)
+			s, h := listening(t)
 			receive := func(all []notification) {
 				for _, n := range all {
 					text := fmt.Sprintf("granted %s %s 8 3001000 3000000 ", hexName, n.owner)
@@ -93,20 +93,20 @@ func TestSecretProves(t *testing.T) {
 
 // TestReceive: a notification that no function sends is ignored.
 func TestReceive(t *testing.T) {
-	s, h := hearing(t)
+	s, h := listening(t)
 	for _, text := range []string{
 		"", "asked", "asked " + hexName, "asked zz o", "asked 6b o", "ends " + hexName + " o", "granted " + hexName + " o 1 2 3",
 		"lost " + hexName + " unknown", "other " + hexName + " o",
 	} {
 		s.receive(1, text)
 	}
-	if len(h.granted)+len(h.told) > 0 {
-		t.Errorf("want no event, got %v %v", h.granted, h.told)
+	if len(h.granted)+len(h.others) > 0 {
+		t.Errorf("want no event, got %v %v", h.granted, h.others)
 	}
 	for _, text := range []string{"asked %s o", "removed %s o", "ends %s o 1500"} {
 		s.receive(1, fmt.Sprintf(text, hexName))
 	}
-	if got := fmt.Sprint(h.told); got != "[asked k o removed k o ends o 1.5ms]" {
+	if got := fmt.Sprint(h.others); got != "[asked k o removed k o ends o 1.5ms]" {
 		t.Errorf("got %s", got)
 	}
 }
