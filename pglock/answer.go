@@ -12,7 +12,7 @@ import (
 
 // answer is a row of the type interlock_answer, see types.sql. Times are in microseconds.
 type answer struct {
-	index     int64 // of a batch, from 1
+	index     int64 // from 1: of a key or an attempt in a batch
 	status    string
 	clock     int64
 	token     int64
@@ -26,6 +26,7 @@ type answer struct {
 	metadata  string
 	share     backend.Share
 	ahead     string
+	renewed   []string // owners
 }
 
 // The values of status.
@@ -34,7 +35,6 @@ const (
 	again   = "again"   // more waiters are to be granted first
 	held    = "held"    // by the attempt or another one; of acquire
 	refused = "refused" // the attempt has ended
-	renewed = "renewed"
 	ended   = "ended"
 	free    = "free"    // it did not hold
 	guarded = "guarded" // a transaction with Guard keeps the holder
@@ -43,7 +43,7 @@ const (
 
 func scanAnswer(r pgx.CollectableRow) (a answer, err error) {
 	err = r.Scan(&a.index, &a.status, &a.clock, &a.token, &a.slots, &a.remaining, &a.pass, &a.noPlace, &a.watch, &a.ask,
-		&a.holder, &a.metadata, &a.share.Weight, &a.share.Capacity, &a.ahead)
+		&a.holder, &a.metadata, &a.share.Weight, &a.share.Capacity, &a.ahead, &a.renewed)
 	return a, err
 }
 

@@ -24,18 +24,22 @@ type reply struct {
 	after  time.Duration // how long the statement takes
 }
 
-// noSlots is an empty column of slots, whose type differs.
-const noSlots = "{}"
+// renewed is the status of the answer that the lease of the attempt o was extended.
+const renewed = "renewed"
 
 // of returns the reply with one answer.
 func of(status string) reply {
-	return reply{rows: [][]string{{"1", status, "1000", "7", noSlots, "60000000", "0", "t", "f", "0", "", "", "0", "0", ""}}}
+	owners := "{}"
+	if status == renewed {
+		owners = "{o}"
+	}
+	return reply{rows: [][]string{{"1", status, "1000", "7", "", "60000000", "0", "t", "f", "0", "", "", "0", "0", "", owners}}}
 }
 
 // columns are the types of an answer.
 var columns = []uint32{
-	pgtype.Int8OID, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int4ArrayOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.BoolOID,
-	pgtype.BoolOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.TextOID,
+	pgtype.Int8OID, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.BoolOID,
+	pgtype.BoolOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.Int4OID, pgtype.TextOID, pgtype.TextArrayOID,
 }
 
 // scripted returns a backend whose server gives these replies in turn, the last one again and again. Statements of the

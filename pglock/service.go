@@ -117,22 +117,34 @@ func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 		return all
 	}
 	var keys [][]byte
+	var at, ttls []int64 // at: which key, from 1
 	var owners []string
-	var ttls []int64
 	var exactly []bool
-	shortest := holds[0].TTL
+	index, shortest := map[string]int64{}, holds[0].TTL
 	for _, h := range holds {
-		keys, owners = append(keys, s.key(h.Key)), append(owners, h.Owner)
+		if index[h.Key] == 0 {
+			keys = append(keys, s.key(h.Key))
+			index[h.Key] = int64(len(keys))
+		}
+		at, owners = append(at, index[h.Key]), append(owners, h.Owner)
 		ttls, exactly = append(ttls, micro(h.TTL)), append(exactly, h.Exactly)
 		shortest = min(shortest, h.TTL)
 	}
-	rows, sent, err := query(ctx, s.server, scanAnswer, s.sql.renewMany, keys, owners, s.process, ttls, exactly)
+	rows, sent, err := query(ctx, s.server, scanAnswer, s.sql.renewMany, keys, at, owners, s.process, ttls, exactly)
+	answers := map[int64]answer{}
+	renewed := map[string]bool{}
+	for _, r := range rows {
+		answers[r.index] = r
+		for _, owner := range r.renewed {
+			renewed[owner] = true
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, shortest/8)
 	defer cancel()
 	var alone sync.WaitGroup
 	for i, h := range holds {
-		if r := at(rows, i); r.status != locked {
-			all[i] = s.renewal(h, r, sent, err)
+		if r := answers[at[i]]; r.status != locked {
+			all[i] = s.renewal(h, r, renewed[h.Owner], sent, err)
 			continue
 		}
 		alone.Go(func() { all[i] = s.renew(ctx, h) })
@@ -143,11 +155,11 @@ func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 
 func (s *service) renew(ctx context.Context, h queue.Hold) queue.Renewed {
 	r, sent, err := one(ctx, s.server, s.sql.renew, s.key(h.Key), h.Owner, s.process, micro(h.TTL), h.Exactly)
-	return s.renewal(h, r, sent, err)
+	return s.renewal(h, r, len(r.renewed) > 0, sent, err)
 }
 
-func (s *service) renewal(h queue.Hold, r answer, sent time.Time, err error) queue.Renewed {
-	if err == nil && r.status != renewed {
+func (s *service) renewal(h queue.Hold, r answer, renewed bool, sent time.Time, err error) queue.Renewed {
+	if err == nil && !renewed {
 		err = s.lost(s.key(h.Key))
 		s.forget(h.Owner)
 	}

@@ -55,10 +55,8 @@ func newStatements(table string) (statements, error) {
 	s.rule = s.expand("interlock_rule")
 	for to, text := range map[*string]string{
 		&s.acquire:        "SELECT 1::bigint, a.* FROM interlock_acquire($1, $2, $3, $4, $5, $6, $7, $8, $9) a",
-		&s.renew:          "SELECT 1::bigint, a.* FROM interlock_renew($1, $2, $3, $4, $5, true) a",
-		&s.renewMany:      "SELECT u.i, a.* FROM unnest($1::bytea[], $2::text[], $4::bigint[], $5::boolean[]) WITH ORDINALITY AS u(n, o, t, x, i),\n\tLATERAL interlock_renew(u.n, u.o, $3, u.t, u.x, false) a",
+		&s.renew:          "SELECT 1::bigint, a.* FROM interlock_renew($1, ARRAY[$2::text], $3, ARRAY[$4::bigint], ARRAY[$5::boolean], true) a",
 		&s.end:            "SELECT 1::bigint, a.* FROM interlock_end($1, $2, $3, $4, $5, $6, true) a",
-		&s.endMany:        "SELECT u.i, a.* FROM unnest($1::text[], $2::bytea[], $3::text[], $5::boolean[], $6::text[]) WITH ORDINALITY AS u(k, n, o, l, s, i),\n\tLATERAL interlock_end(u.k, u.n, u.o, $4, u.l, u.s, false) a",
 		&s.breaks:         "SELECT 1::bigint, a.* FROM interlock_rule('break', $1, $2, '', '', 0, 0, 0, false, '', '', true) a",
 		&s.pass:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, false, '', '', true) a",
 		&s.downgrade:      "SELECT 1::bigint, a.* FROM interlock_rule('downgrade', $1, $2, $3, '', 0, 0, 0, false, '', '', true) a",
@@ -69,6 +67,7 @@ func newStatements(table string) (statements, error) {
 		*to = s.expand(text)
 	}
 	s.probe, s.inspect, s.holds, s.guard = s.load("probe"), s.load("inspect"), s.load("holds"), s.load("guard")
+	s.renewMany, s.endMany = s.load("renew_many"), s.load("end_many")
 	s.used, s.turn, s.sweep = s.load("used"), s.load("turn"), s.load("sweep")
 	return s, nil
 }

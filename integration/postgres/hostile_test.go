@@ -142,7 +142,7 @@ func TestHostileReader(t *testing.T) {
 	}
 	must(t, g.Release(t.Context()))
 
-	// A waiter keeps its place, and asks when the lease ends, whatever it hears.
+	// A waiter keeps its place, and asks when the lease ends, whatever notifications say.
 	short := request("place", 3*time.Second)
 	_, err := a.TryAcquire(t.Context(), short)
 	must(t, err)

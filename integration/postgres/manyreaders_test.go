@@ -16,7 +16,6 @@ import (
 // TestManyReaders: thousands of readers of one process wait behind a writer. When it unlocks, each is granted and keeps
 // its lease.
 func TestManyReaders(t *testing.T) {
-	provision.Next(t, "postgres", "integration/postgres")
 	provision.LeaveOut(t, "thousands of readers")
 	const readers, ttl = 10000, 10 * time.Second
 	s, _ := server(t)

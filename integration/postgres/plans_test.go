@@ -99,7 +99,7 @@ func (s *stage) crowd(holder backend.Request) {
 func (s *stage) operations() map[string][]any {
 	s.Helper()
 	holders := s.owners()
-	holder, last := append(holders, "nobody")[0], fmt.Sprint("waiter ", manyWaiters)
+	holder, last := append(holders, "no holder")[0], fmt.Sprint("waiter ", manyWaiters)
 	const process = "1111111111111111"
 	rule := func(op, owner string) []any {
 		return []any{op, s.name(), owner, process, "", 0, 0, 0, false, "", "", true}

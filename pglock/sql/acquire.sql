@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION interlock_acquire(
 	n bytea, self text, sender text, meta text, lease bigint, wt int, cp int, flag boolean, hash text
 ) RETURNS interlock_answer LANGUAGE plpgsql SET jit = off SET enable_seqscan = off AS $$
 DECLARE
-	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '');
+	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '', NULL);
 BEGIN
 	a.clock := interlock_clock();
 	IF wt = 0 THEN

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION interlock_end(
 	op text, n bytea, self text, sender text, late boolean, secret text, waits boolean
 ) RETURNS interlock_answer LANGUAGE plpgsql SET jit = off SET enable_seqscan = off AS $$
 DECLARE
-	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '');
+	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '', NULL);
 BEGIN
 	IF op = 'end' AND NOT late THEN
 		a.clock := interlock_clock();

@@ -4,30 +4,32 @@
 -- n      name of the lock
 -- self   owner: the attempt; of a break the holder, or '' for all
 -- sender its process
--- meta, lease, wt, cp    metadata, TTL, weight and capacity of an acquire; lease also of a renew
--- flag   acquire: it enters the queue; renew: the lease ends exactly then; end: late requests are refused
+-- meta, lease, wt, cp    metadata, TTL, weight and capacity of an acquire
+-- owners, leases, exactly    attempts that are renewed, for how long, and whether also if that is sooner
+-- flag   acquire: it enters the queue; end: late requests are refused
 -- hash   acquire: proof of the attempt, the hash of its secret
 -- secret end: the secret, by which the next holder trusts the notification of its grant
 -- waits  whether to wait for the row if another transaction has locked it
 --
--- status granted, held, refused, renewed, lost, ended, free (it did not hold), passed; again (there are more waiters to grant first);
+-- status granted, held, refused, renewed (see renewed in the answer), ended, free (it did not hold), passed; again (there are more waiters to grant first);
 --        guarded (a transaction with Guard keeps the holder), locked (another transaction has locked the row): nothing was done
 CREATE OR REPLACE FUNCTION interlock_rule(
-	op text, n bytea, self text, sender text, meta text, lease bigint, wt int, cp int, flag boolean, hash text, secret text, waits boolean
+	op text, n bytea, self text, sender text, meta text, lease bigint, wt int, cp int, flag boolean, hash text, secret text, waits boolean,
+	owners text[] DEFAULT NULL, leases bigint[] DEFAULT NULL, exactly boolean[] DEFAULT NULL
 ) RETURNS interlock_answer LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_sort = on
 SET enable_nestloop = on AS $$
 DECLARE
-	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '');
+	a interlock_answer := ROW('', 0, 0, '', 0, 0, true, false, 0, '', '', 0, 0, '', NULL);
 	asker text := CASE op WHEN 'acquire' THEN self ELSE '' END;
 	clock bigint; earliest bigint;
 	l interlock; before interlock;  -- the row of the lock
 	me interlock_places;            -- the row of the attempt
 	f interlock_places;             -- FIRST
 	w interlock_places;
-	holds boolean := false; noted text; owners text[]; dismissed text[] := '{}'; provisional bigint; left_of_first bigint;
-	handled int := 0; more boolean := false; changed boolean; informs boolean; seen text[]; removed int;
+	holds boolean := false; noted text; dismissed text[] := '{}'; provisional bigint; left_of_first bigint;
+	handled int := 0; i int; more boolean := false; changed boolean; informs boolean; seen text[]; removed int;
 BEGIN
-	a.status := CASE op WHEN 'acquire' THEN 'held' WHEN 'renew' THEN 'lost' WHEN 'pass' THEN 'passed' ELSE 'free' END;
+	a.status := CASE op WHEN 'acquire' THEN 'held' WHEN 'renew' THEN 'renewed' WHEN 'pass' THEN 'passed' ELSE 'free' END;
 
 	-- Lock the row of the lock. Then all that was committed for the name is seen, and only this transaction changes it.
 	LOOP
@@ -95,17 +97,26 @@ BEGIN
 	END IF;
 
 	-- 4. What the operation does.
-	IF op = 'acquire' OR op = 'renew' THEN
+	IF op = 'acquire' THEN
 		a.no_place := me.kind IS DISTINCT FROM 'w';
-		IF holds THEN
-			a.status := CASE op WHEN 'renew' THEN 'renewed' ELSE 'held' END;
-			IF me.kind = 'h' THEN
-				me.expires := CASE WHEN op = 'renew' AND flag THEN clock + lease ELSE greatest(me.expires, clock + lease) END;
-				UPDATE interlock_places p SET expires = me.expires WHERE p.owner = self;
-			ELSE
-				l.expires := CASE WHEN op = 'renew' AND flag THEN clock + lease ELSE greatest(l.expires, clock + lease) END;
-			END IF;
+		IF holds AND me.kind = 'h' THEN
+			me.expires := greatest(me.expires, clock + lease);
+			UPDATE interlock_places p SET expires = me.expires WHERE p.owner = self;
+		ELSIF holds THEN
+			l.expires := greatest(l.expires, clock + lease);
 		END IF;
+	ELSIF op = 'renew' AND l.owner IS NOT NULL THEN
+		i := array_position(owners, l.owner);
+		IF i IS NOT NULL AND l.expires > clock THEN
+			l.expires := CASE WHEN exactly[i] THEN clock + leases[i] ELSE greatest(l.expires, clock + leases[i]) END;
+			a.renewed := ARRAY[l.owner];
+		END IF;
+	ELSIF op = 'renew' THEN
+		WITH renewed AS (
+			UPDATE interlock_places p SET expires = CASE WHEN u.exact THEN clock + u.ttl ELSE greatest(p.expires, clock + u.ttl) END
+			FROM unnest(owners, leases, exactly) u (owner, ttl, exact)
+			WHERE p.owner = u.owner AND p.kind = 'h' AND p.expires > clock AND p.name IS NOT DISTINCT FROM n RETURNING p.owner
+		) SELECT array_agg(r.owner) INTO a.renewed FROM renewed r;
 	ELSIF op IN ('end', 'forget', 'downgrade') THEN
 		IF op = 'forget' AND sender <> coalesce(me.process, l.process, '') THEN
 			holds := false; me := NULL;
@@ -317,6 +328,6 @@ BEGIN
 			informed = l.informed, asked = l.asked, asked_process = l.asked_process, asked_at = l.asked_at, ended = l.ended
 			WHERE t.name = n;
 	END IF;
-	PERFORM interlock_commit(a.status IN ('granted', 'renewed') OR a.pass <> 0 OR op IN ('break', 'downgrade') OR op = 'end' AND flag, waits);
+	PERFORM interlock_commit(a.status = 'granted' OR a.renewed IS NOT NULL OR a.pass <> 0 OR op IN ('break', 'downgrade') OR op = 'end' AND flag, waits);
 	RETURN a;
 END $$;

@@ -8,7 +8,8 @@ DO $$ BEGIN
 		remaining bigint,       -- the lease
 		pass bigint, no_place boolean, watch boolean, ask bigint, -- as in package queue
 		holder text, metadata text, weight int, capacity int,
-		ahead text              -- proof of the attempt before this one in the queue
+		ahead text,             -- proof of the attempt before this one in the queue
+		renewed text[]          -- owners
 	);
 EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 
