@@ -54,7 +54,11 @@ func (s *service) receive(sender uint32, payload string) {
 // grant reads a grant: owner, token, expires, lease, slots, and maybe the secret. Without proof its end is not known.
 func (s *service) grant(sender uint32, key string, f []string, received time.Time) queue.Grant {
 	g := queue.Grant{Key: key, Owner: f[0], Token: uint64(max(number(f[1]), 0)), Received: received, TTL: micros(number(f[3])), Slots: slotsOf(f[4])}
-	if len(f) > 5 && s.proves(sender, g.Owner, f[5]) {
+	secret := ""
+	if len(f) > 5 {
+		secret = f[5]
+	}
+	if s.proves(sender, g.Owner, secret) {
 		g.Expires = micros(number(f[2]))
 	}
 	return g

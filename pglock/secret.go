@@ -3,6 +3,8 @@ package pglock
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"time"
 )
 
 // secretOf returns the secret of an attempt of this process. The row of the attempt has its hash, the proof. An attempt
@@ -21,9 +23,9 @@ func hashOf(secret string) string {
 
 // known is what the service knows of an attempt that waits or holds.
 type known struct {
-	key   string
-	ahead string // the proof of the attempt ahead of it in the queue, if the attempt waits
-	heard bool   // a secret came that proves nothing: it is public, and the next answer may have its hash
+	key    string
+	ahead  string // the proof of the attempt ahead of it in the queue, if the attempt waits
+	public bool   // a secret came, which others know too, and the next answer may have its hash
 }
 
 // asks is called before an attempt asks for a place in the queue, and reports whether it is new.
@@ -41,8 +43,8 @@ func (s *service) asks(owner, key string) (first bool) {
 func (s *service) follows(owner, key, proof string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := known{key, proof, s.known[owner].heard}
-	if k.heard {
+	k := known{key, proof, s.known[owner].public}
+	if k.public {
 		k.ahead = ""
 	}
 	s.known[owner] = k
@@ -65,25 +67,52 @@ func (s *service) knows(owner, key string) bool {
 	return s.known[owner].key == key
 }
 
-// proof is the secret that the last grant has proved, and the session of the server that sent it.
-type proof struct {
-	sender uint32
-	secret string
+// sessionTrust is how long a session of the server is known after its last sign: another role could get its number later.
+const sessionTrust = 2 * time.Second
+
+// session is one of the server that sends notifications about true grants. Its number, which the server adds to them, cannot
+// be forged.
+type session struct {
+	own    bool   // of this process
+	secret string // else: that it has proved a grant with
+	until  time.Time
 }
 
-// proves reports whether secret is that of the attempt ahead. It proves one notification, and those of other attempts that
-// the same session sends right after it, as a release does that grants several shares: it is public from then on.
+// used notes that a request of this process uses a session.
+func (s *service) used(number uint32) { s.trust(number, session{own: true}) }
+
+func (s *service) trust(number uint32, as session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trustLocked(number, as)
+}
+
+func (s *service) trustLocked(number uint32, as session) {
+	as.until = time.Now().Add(sessionTrust)
+	if len(s.sessions) > 1000 {
+		maps.DeleteFunc(s.sessions, func(_ uint32, of session) bool { return time.Now().After(of.until) })
+	}
+	s.sessions[number] = as
+}
+
+// proves reports whether a grant is certain. The secret of the attempt ahead proves one, and others that the same session
+// sends with it, as a release does that grants several shares. It is public from then on. A session of this process needs
+// none.
 func (s *service) proves(sender uint32, owner, secret string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	this := proof{sender, secret}
 	k, waits := s.known[owner]
-	proved := waits && (this == s.proved || k.ahead != "" && hashOf(secret) == k.ahead)
-	if waits {
-		s.known[owner] = known{key: k.key, heard: true}
+	if !waits {
+		return false
 	}
-	if s.proved = this; !proved {
-		s.proved = proof{}
+	s.known[owner] = known{key: k.key, public: true}
+	of := s.sessions[sender]
+	if time.Now().Before(of.until) && (of.own || secret != "" && of.secret == secret) {
+		return true
 	}
-	return proved
+	if secret == "" || k.ahead == "" || hashOf(secret) != k.ahead {
+		return false
+	}
+	s.trustLocked(sender, session{secret: secret})
+	return true
 }

@@ -22,15 +22,16 @@ type server struct {
 	sql      statements
 	life     *call.Life // requests and goroutines
 
-	checkingIdle      atomic.Bool // checkIdle runs
-	connectionDoubted func()      // connections may have died without a sign
-	demoted           func(error) // the server is not the primary any more, or accepts no more connections
+	checkingIdle      atomic.Bool          // checkIdle runs
+	connectionDoubted func()               // connections may have died without a sign
+	sends             func(session uint32) // a session is used for a request
+	demoted           func(error)          // the server is not the primary any more, or accepts no more connections
 }
 
 func newServer(pool *pgxpool.Pool, o options, sql statements) *server {
 	return &server{
 		pool: pool, opt: o, sql: sql, life: call.NewLife(),
-		connectionDoubted: func() {}, demoted: func(error) {},
+		connectionDoubted: func() {}, sends: func(uint32) {}, demoted: func(error) {},
 	}
 }
 
@@ -41,12 +42,20 @@ func newServer(pool *pgxpool.Pool, o options, sql statements) *server {
 // back the statement in favor of another transaction, query sends it again within the timeout. If the functions are
 // missing, query creates them again.
 func query[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, sent time.Time, err error) {
+	return queryThen(ctx, s, scan, nil, sql, args...)
+}
+
+// queryThen is query. Then, for as long as then returns a statement, it executes that over the same connection, and returns
+// its rows behind the others. An error of such a statement is none.
+func queryThen[T any](
+	ctx context.Context, s *server, scan pgx.RowToFunc[T], then func(rows []T) (sql string, args []any), sql string, args ...any,
+) (rows []T, sent time.Time, err error) {
 	within := new(call.Context)
 	within.Init(ctx, ctx, time.Now().Add(s.opt.timeout))
 	defer within.End(context.Canceled)
 	created := false
 	for try := 1; ; try++ {
-		rows, sent, err = queryOnce(within, s, scan, sql, args)
+		rows, sent, err = queryOnce(within, s, scan, then, sql, args)
 		pause := time.Millisecond
 		switch {
 		case err == nil:
@@ -97,7 +106,9 @@ type result[T any] struct {
 
 // queryOnce executes a statement on one connection. If ctx ends before the reply, queryOnce returns, and awaitLate
 // keeps the connection if it can.
-func queryOnce[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql string, args []any) ([]T, time.Time, error) {
+func queryOnce[T any](
+	ctx context.Context, s *server, scan pgx.RowToFunc[T], then func([]T) (string, []any), sql string, args []any,
+) ([]T, time.Time, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, time.Time{}, backend.NotExecuted(err)
@@ -116,7 +127,22 @@ func queryOnce[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql
 		if !sending.Write() {
 			return result[T]{}, ctx.Err()
 		}
-		return send(context.WithoutCancel(ctx), s, pg, scan, sql, args)
+		if !s.opt.pooled.Load() { // the number of a pooler is not that of the session
+			s.sends(pg.PgConn().PID())
+		}
+		r, err := send(context.WithoutCancel(ctx), s, pg, scan, sql, args)
+		for then != nil && err == nil {
+			next, args := then(r.rows)
+			if next == "" {
+				break
+			}
+			more, failed := send(context.WithoutCancel(ctx), s, pg, scan, next, args)
+			if failed != nil {
+				break
+			}
+			r.rows = append(r.rows, more.rows...)
+		}
+		return r, err
 	})
 	select {
 	case <-replied:

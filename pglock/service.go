@@ -27,8 +27,8 @@ type service struct {
 	trusting bool   // losses are reported without a look at the server
 	secret   string // random; see secretOf
 	mu       sync.Mutex
-	known    map[string]known // by owner: attempts that wait or hold
-	proved   proof
+	known    map[string]known   // by owner: attempts that wait or hold
+	sessions map[uint32]session // of the server, by their numbers
 
 	acquiring chan struct{} // slots of requests to acquire: the other connections are for renewals and releases
 	hints     chan struct{} // slots of statements that a notification causes: any role can send one
@@ -45,12 +45,13 @@ func newService(pool *pgxpool.Pool, o options, sql statements) *service {
 	_, _ = rand.Read(secret)
 	conns := int(pool.Config().MaxConns)
 	s := &service{
-		server: newServer(pool, o, sql), process: hex.EncodeToString(id), secret: string(secret), known: map[string]known{},
+		server: newServer(pool, o, sql), process: hex.EncodeToString(id), secret: string(secret), known: map[string]known{}, sessions: map[uint32]session{},
 		acquiring: make(chan struct{}, max(1, conns-max(1, conns/4))), hints: make(chan struct{}, maxHints),
 	}
 	s.listener = newListener(s)
 	s.connectionDoubted = s.listener.check
 	s.demoted = s.listener.drop
+	s.sends = s.used
 	return s
 }
 
@@ -240,7 +241,14 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 	}
 	until := time.Now().Add(s.opt.timeout)
 	for pause := guardPause; ; pause = min(2*pause, maxGuardPause) {
-		r, _, err := one(ctx, s.server, sql, args...)
+		rows, _, err := queryThen(ctx, s.server, scanAnswer, s.rest(e), sql, args...)
+		var r answer
+		for i, row := range rows {
+			if i == 0 {
+				r = row
+			}
+			r.pass = row.pass // as long as it is negative, and then it is that of the last grants
+		}
 		if err != nil || r.status != guarded {
 			return s.ended(e, r, err)
 		}
@@ -249,6 +257,21 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 			err := backend.NotExecuted(fmt.Errorf("%s: a transaction with Guard still depends on the lock", s.at("")))
 			return s.ended(e, r, cmp.Or(call.Ended(ctx), err))
 		}
+	}
+}
+
+// maxRest is how long the waiters are granted that one statement could not.
+const maxRest = time.Second
+
+// rest returns what grants the other waiters of a key after an end that could not grant all. The same session of the server
+// does, so that the secret proves those grants too; see proves. What is left then is for Pass.
+func (s *service) rest(e queue.End) func(rows []answer) (sql string, args []any) {
+	begun := time.Now()
+	return func(rows []answer) (string, []any) {
+		if rows[len(rows)-1].pass >= 0 || time.Since(begun) > maxRest {
+			return "", nil
+		}
+		return s.sql.rest, []any{s.key(e.Key), s.secretOf(e.Owner)}
 	}
 }
 

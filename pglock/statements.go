@@ -37,9 +37,9 @@ type statements struct {
 	schema        string // creates the tables
 	functions     string // creates the functions
 
-	acquire, renew, renewMany, end, endMany, breaks, downgrade, pass string
-	probe, columns, inspect, holds, guard, used, turn, sweep         string
-	unusedVersions, forgetVersion                                    string
+	acquire, renew, renewMany, end, endMany, breaks, downgrade, rest, pass string
+	probe, columns, inspect, holds, guard, used, turn, sweep               string
+	unusedVersions, forgetVersion                                          string
 }
 
 func newStatements(table string) (statements, error) {
@@ -59,6 +59,7 @@ func newStatements(table string) (statements, error) {
 		&s.end:            "SELECT 1::bigint, a.* FROM interlock_end($1, $2, $3, $4, $5, $6, true) a",
 		&s.breaks:         "SELECT 1::bigint, a.* FROM interlock_rule('break', $1, $2, '', '', 0, 0, 0, false, '', '', true) a",
 		&s.pass:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, false, '', '', true) a",
+		&s.rest:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, false, '', $2, true) a",
 		&s.downgrade:      "SELECT 1::bigint, a.* FROM interlock_rule('downgrade', $1, $2, $3, '', 0, 0, 0, false, '', '', true) a",
 		&s.unusedVersions: "SELECT encode(substr(name, 2), 'escape') FROM interlock WHERE name > decode('00', 'hex') AND name < decode('01', 'hex') AND since < (extract(epoch FROM now()) * 1000000)::bigint - $1::bigint\n\tAND name <> decode('00', 'hex') || $2::text::bytea",
 		&s.forgetVersion:  "DELETE FROM interlock WHERE name = decode('00', 'hex') || $1::text::bytea",

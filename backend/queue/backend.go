@@ -53,9 +53,7 @@ func New(svc Service) *Backend {
 // TryAcquire implements backend.Backend.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	a := &attempt{b: b, req: req, state: holding}
-	if req.OnLost != nil {
-		b.register(a)
-	}
+	b.register(a) // an event about an attempt that is not known would release the grant
 	r, err := a.ask(ctx, NoQueue)
 	if err == nil && !r.Granted {
 		err = &backend.LockedError{Holder: r.Holder}
