@@ -46,7 +46,7 @@ func (s *service) receive(sender uint32, payload string) {
 		s.events.Removed(key, owner)
 	case f[0] == "lost" && s.trusting:
 		s.events.Lost(owner)
-	case f[0] == "lost" && s.knows(owner, key):
+	case f[0] == "lost" && !s.isOther(owner, key):
 		s.checkLoss(name, owner)
 	}
 }

@@ -94,9 +94,10 @@ func TestSecretProves(t *testing.T) {
 // TestReceive: a notification that no function sends is ignored.
 func TestReceive(t *testing.T) {
 	s, h := listening(t)
+	s.asks("elsewhere", "another")
 	for _, text := range []string{
 		"", "asked", "asked " + hexName, "asked zz o", "asked 6b o", "ends " + hexName + " o", "granted " + hexName + " o 1 2 3",
-		"lost " + hexName + " unknown", "other " + hexName + " o",
+		"lost " + hexName + " elsewhere", "other " + hexName + " o",
 	} {
 		s.receive(1, text)
 	}

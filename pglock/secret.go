@@ -28,7 +28,7 @@ type known struct {
 	public bool   // a secret came, which others know too, and the next answer may have its hash
 }
 
-// asks is called before an attempt asks for a place in the queue, and reports whether it is new.
+// asks is called before a request of an attempt, and reports whether it is the first.
 func (s *service) asks(owner, key string) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,11 +60,12 @@ func (s *service) forget(owner string) {
 	delete(s.known, owner)
 }
 
-// knows reports whether an attempt waits for key or holds it.
-func (s *service) knows(owner, key string) bool {
+// isOther reports whether an attempt waits for another key than this one, or holds it.
+func (s *service) isOther(owner, key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.known[owner].key == key
+	k, ok := s.known[owner]
+	return ok && k.key != key
 }
 
 // sessionTrust is how long a session of the server is known after its last sign: another role could get its number later.

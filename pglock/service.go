@@ -62,7 +62,7 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		return queue.Answer{}, err
 	}
 	defer leave()
-	first := a.Mode != queue.NoQueue && s.asks(a.Owner, a.Key)
+	first := s.asks(a.Owner, a.Key)
 	var pass time.Duration // of the answers before
 	var r answer
 	var sent time.Time
@@ -71,7 +71,7 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 			a.Share.Weight, a.Share.Capacity, a.Mode != queue.NoQueue, hashOf(s.secretOf(a.Owner)))
 		pass = sooner(pass, micros(r.pass))
 	}
-	if err != nil && first {
+	if first && (err != nil || r.status == refused || r.status == held && a.Mode == queue.NoQueue) {
 		s.forget(a.Owner)
 	}
 	switch {

@@ -275,11 +275,12 @@ func TestNoSpace(t *testing.T) {
 	must(t, admin.QueryRow(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = 'full'").Scan(&pid))
 	// larger than a segment of the log, to which the server must still be able to write
 	sql(t, admin, "INSERT INTO interlock (name, token) SELECT ('filler ' || i)::bytea, 1 FROM generate_series(1, 200000) i")
+	sql(t, admin, "CHECKPOINT") // pages that there are need no write
 	must(t, admin.QueryRow(t.Context(), "SELECT pg_relation_size('interlock')").Scan(&bytes))
 	if bytes < 17<<20 {
 		t.Fatalf("the table has %d bytes", bytes)
 	}
-	args := []string{"prlimit", "--pid", fmt.Sprint(pid), fmt.Sprintf("--fsize=%d", 17<<20)}
+	args := []string{"prlimit", "--pid", fmt.Sprint(pid), fmt.Sprintf("--fsize=%d", bytes)}
 	if os.Getuid() == 0 { // root may lack the capability; the user of the process has it
 		args = append([]string{"setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"}, args...)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,8 @@ func TestStaleHolderCannotCommit(t *testing.T) {
 // TestGuardConditions: Guard depends on the present grant only.
 func TestGuardConditions(t *testing.T) {
 	st := newStage(t)
-	for key, share := range map[string]backend.Share{"exclusive": {}, "reader": backend.Reader, "permits": {Weight: 2, Capacity: 3}} {
+	shares := map[string]backend.Share{"exclusive": {}, "reader": backend.Reader, "permits": {Weight: 2, Capacity: 3}}
+	for key, share := range shares {
 		s := st.beside(t, key)
 		req := s.share(share)
 		g, err := s.b.TryAcquire(s.Context(), req)
@@ -159,7 +161,8 @@ func TestGuardedHolder(t *testing.T) {
 				t.Helper()
 				ctx := s.atOnce()
 				must(t, g.g.Renew(ctx, time.Hour))
-				for _, err := range s.b.RenewBatch(ctx, []backend.Renewal{{Grant: g.g, TTL: time.Hour}, {Grant: g.g, TTL: time.Hour}}) {
+				twice := slices.Repeat([]backend.Renewal{{Grant: g.g, TTL: time.Hour}}, 2)
+				for _, err := range s.b.RenewBatch(ctx, twice) {
 					must(t, err)
 				}
 				if _, err := other.TryAcquire(ctx, s.share(backend.Share{})); !errors.Is(err, backend.ErrLocked) {
@@ -227,7 +230,8 @@ func TestGuardedReaderExpires(t *testing.T) {
 		t.Errorf("a writer, while the transaction of the reader is open: want ErrLocked, got %v", err)
 	}
 	var left string
-	must(t, s.admin.QueryRow(t.Context(), "SELECT string_agg(owner, ',') FROM interlock_places WHERE name = $1", s.name()).Scan(&left))
+	owners := "SELECT string_agg(owner, ',') FROM interlock_places WHERE name = $1"
+	must(t, s.admin.QueryRow(t.Context(), owners, s.name()).Scan(&left))
 	if left != g.req.Owner {
 		t.Errorf("want the row of the guarded reader %s left, got %s", g.req.Owner, left)
 	}

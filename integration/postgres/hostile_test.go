@@ -33,8 +33,8 @@ func newHostile(t *testing.T, s *provision.Server) *hostile {
 // read reads one text of the rows of a lock and its waiter.
 func (h *hostile) read(expression, key string) (text string) {
 	h.Helper()
-	must(h, h.conn.QueryRow(h.Context(), "SELECT "+expression+" FROM interlock l LEFT JOIN interlock_places w ON w.name = l.name AND w.kind = 'w' WHERE l.name = $1",
-		[]byte("lock:"+key)).Scan(&text))
+	must(h, h.conn.QueryRow(h.Context(), "SELECT "+expression+` FROM interlock l
+		LEFT JOIN interlock_places w ON w.name = l.name AND w.kind = 'w' WHERE l.name = $1`, []byte("lock:"+key)).Scan(&text))
 	return text
 }
 
@@ -168,7 +168,7 @@ func TestHostileReader(t *testing.T) {
 	for _, event := range []string{"lost", "removed", "asked"} {
 		h.notify(process, event, "loss", req.Owner)
 	}
-	h.notify(process, "lost", "another", req.Owner) // a key that is not its own, so that the server would say that it is lost
+	h.notify(process, "lost", "another", req.Owner) // the server would say that it does not hold this one
 	barrier()
 	must(t, g.Renew(t.Context(), time.Hour))
 	broken.Store(true)

@@ -19,7 +19,9 @@ func TestBehindTheRow(t *testing.T) {
 	for _, level := range levels {
 		setLevel(t.Context(), t, st.admin, level)
 		st.b = open(t, pgtest.With(st.s, nil))
-		for what, f := range map[string]func(*stage){"release": releaseSeesTheQueue, "late request": abandonedMeanwhile, "renewal": brokenMeanwhile} {
+		for what, f := range map[string]func(*stage){
+			"release": releaseSeesTheQueue, "late request": abandonedMeanwhile, "renewal": brokenMeanwhile,
+		} {
 			t.Run(level+"/"+what, func(t *testing.T) {
 				f(st.beside(t, strings.ReplaceAll(level+what, " ", "-")))
 			})
@@ -124,7 +126,8 @@ func TestTokensAheadOfTheClock(t *testing.T) {
 	s := newStage(t)
 	must(s, s.try().Release(s.Context()))
 	var last uint64
-	must(s, s.admin.QueryRow(s.Context(), "UPDATE interlock SET token = token + 3600000000 WHERE name = $1 RETURNING token", s.name()).Scan(&last))
+	ahead := "UPDATE interlock SET token = token + 3600000000 WHERE name = $1 RETURNING token"
+	must(s, s.admin.QueryRow(s.Context(), ahead, s.name()).Scan(&last))
 	g := s.try()
 	got := waitFor(s, s.b, request(s.key, time.Hour))
 	must(s, g.Release(s.Context()))
@@ -208,7 +211,7 @@ func TestManyReadersAtOnce(t *testing.T) {
 	must(s, s.next(writer).Release(s.Context()))
 }
 
-// noneOf returns a context that ends soon: with it an operation fails that waits for a row.
+// atOnce returns a context that ends soon: with it an operation fails that waits for a row.
 func (s *stage) atOnce() context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 	s.Cleanup(cancel)

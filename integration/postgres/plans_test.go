@@ -26,8 +26,8 @@ const (
 
 // Settings of a role that make the server plan otherwise.
 var planSettings = []string{
-	"", "jit_above_cost=0", "enable_indexscan=off", "enable_nestloop=off", "enable_sort=off", "enable_bitmapscan=off", "enable_indexonlyscan=off",
-	"plan_cache_mode=force_generic_plan", "random_page_cost=1000",
+	"", "jit_above_cost=1", "enable_indexscan=off", "enable_nestloop=off", "enable_sort=off", "enable_bitmapscan=off",
+	"enable_indexonlyscan=off", "plan_cache_mode=force_generic_plan", "random_page_cost=1000",
 }
 
 // TestPlans: with many names and many waiters no operation reads more than a few rows, whatever the server knows of the
@@ -38,7 +38,8 @@ func plans(t *testing.T, s *provision.Server, admin *pgxpool.Pool) {
 	b := open(t, pgtest.With(s, nil))
 	_, version := schemaOf(t, pglock.DefaultTable)
 	st := &stage{t, s, admin, b, "", version}
-	writers, readers, left, free := st.beside(t, "writers"), st.beside(t, "readers"), st.beside(t, "left"), st.beside(t, "free")
+	writers, readers := st.beside(t, "writers"), st.beside(t, "readers")
+	left, free := st.beside(t, "left"), st.beside(t, "free")
 	must(t, free.try().Release(t.Context()))
 	writers.crowd(writers.share(backend.Share{}))
 	for range someReaders - 1 {
@@ -48,8 +49,8 @@ func plans(t *testing.T, s *provision.Server, admin *pgxpool.Pool) {
 	left.crowd(left.share(backend.Share{}))
 	sql(t, admin, fmt.Sprintf(`DELETE FROM interlock_places WHERE name = 'lock:left' AND kind = 'w' AND place <= %d;
 		UPDATE interlock SET served = %[1]d, waiters = 100 WHERE name = 'lock:left'`, manyWaiters-100))
-	sql(t, admin, fmt.Sprintf(`INSERT INTO interlock (name, token, expires) SELECT convert_to('lock:old-' || i, 'UTF8'), i, %s FROM generate_series(1, %d) i`,
-		past, manyNames))
+	sql(t, admin, fmt.Sprintf(`INSERT INTO interlock (name, token, expires)
+		SELECT convert_to('lock:old-' || i, 'UTF8'), i, %s FROM generate_series(1, %d) i`, past, manyNames))
 	for i, setting := range planSettings {
 		role := fmt.Sprint("planner", i)
 		sql(t, admin, "CREATE ROLE "+role+" LOGIN IN ROLE pg_write_all_data, pg_read_all_data")
@@ -89,9 +90,11 @@ func (s *stage) crowd(holder backend.Request) {
 	_, err := s.b.TryAcquire(s.Context(), holder)
 	must(s, err)
 	_, err = s.admin.Exec(s.Context(), `INSERT INTO interlock_places (name, owner, kind, place, process, metadata, since, ttl)
-		SELECT $1, 'waiter ' || i, 'w', i, '0000000000000000', repeat('x', 40), 1, 3600000000 FROM generate_series(1, $2::int) i`, s.name(), manyWaiters)
+		SELECT $1, 'waiter ' || i, 'w', i, '0000000000000000', repeat('x', 40), 1, 3600000000
+		FROM generate_series(1, $2::int) i`, s.name(), manyWaiters)
 	must(s, err)
-	_, err = s.admin.Exec(s.Context(), "UPDATE interlock SET waiters = $2::int, last = $2::int WHERE name = $1", s.name(), manyWaiters)
+	set := "UPDATE interlock SET waiters = $2::int, last = $2::int WHERE name = $1"
+	_, err = s.admin.Exec(s.Context(), set, s.name(), manyWaiters)
 	must(s, err)
 }
 
@@ -138,8 +141,8 @@ func (s *stage) owners() []string {
 	return holders
 }
 
-// reads returns how many rows of tables and entries of indexes an operation reads at most, of which nothing remains. After
-// five times the server may use a plan for all arguments.
+// reads returns how many rows of tables and entries of indexes an operation reads at most, of which nothing remains.
+// After five times the server may use a plan for all arguments.
 func reads(t *testing.T, conn *pgx.Conn, op, version string, args []any) (most int64) {
 	t.Helper()
 	function, _, _ := strings.Cut(op, " ")
@@ -147,20 +150,22 @@ func reads(t *testing.T, conn *pgx.Conn, op, version string, args []any) (most i
 	for i := range args {
 		places[i] = fmt.Sprint("$", i+1)
 	}
-	rows, err := conn.Query(t.Context(), "SELECT oid FROM pg_class WHERE relname LIKE 'interlock%' AND relkind IN ('r', 'i')")
+	relations := "SELECT oid FROM pg_class WHERE relname LIKE 'interlock%' AND relkind IN ('r', 'i')"
+	rows, err := conn.Query(t.Context(), relations)
 	must(t, err)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
 	must(t, err)
+	call := "SELECT FROM interlock_" + function + "_" + version + "(" + strings.Join(places, ", ") + ")"
 	for range 7 {
 		tx, err := conn.Begin(t.Context())
 		must(t, err)
 		count := func() (n int64) {
-			must(t, tx.QueryRow(t.Context(), `SELECT sum(greatest(pg_stat_get_xact_tuples_returned(c.oid), pg_stat_get_xact_tuples_fetched(c.oid)))::bigint
-				FROM pg_class c WHERE c.oid = ANY ($1)`, tables).Scan(&n))
+			must(t, tx.QueryRow(t.Context(), `SELECT sum(greatest(pg_stat_get_xact_tuples_returned(c.oid),
+				pg_stat_get_xact_tuples_fetched(c.oid)))::bigint FROM pg_class c WHERE c.oid = ANY ($1)`, tables).Scan(&n))
 			return n
 		}
 		before := count() // of earlier transactions too
-		_, err = tx.Exec(t.Context(), "SELECT FROM interlock_"+function+"_"+version+"("+strings.Join(places, ", ")+")", args...)
+		_, err = tx.Exec(t.Context(), call, args...)
 		must(t, err)
 		n := count() - before
 		must(t, tx.Rollback(t.Context()))
@@ -173,7 +178,8 @@ func reads(t *testing.T, conn *pgx.Conn, op, version string, args []any) (most i
 // compile, which takes far longer than to execute them.
 func fast(t *testing.T, s *provision.Server, admin *pgxpool.Pool, readers *stage) {
 	t.Helper()
-	sql(t, admin, "DELETE FROM interlock_places WHERE name = 'lock:readers' AND kind = 'w'; UPDATE interlock SET waiters = 0 WHERE name = 'lock:readers'")
+	sql(t, admin, `DELETE FROM interlock_places WHERE name = 'lock:readers' AND kind = 'w';
+		UPDATE interlock SET waiters = 0 WHERE name = 'lock:readers'`)
 	sql(t, admin, "ANALYZE interlock_places; SELECT pg_stat_statements_reset()")
 	b := open(t, as(pgtest.With(s, nil), "planner1"))
 	median := func(req func() backend.Request) time.Duration {

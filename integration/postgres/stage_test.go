@@ -88,7 +88,8 @@ func (s *stage) call(c conn, function string, args ...any) (status string) {
 	for i := range args {
 		places[i] = fmt.Sprint("$", i+1)
 	}
-	must(s, c.QueryRow(s.Context(), "SELECT status FROM interlock_"+function+"_"+s.version+"("+strings.Join(places, ", ")+")", args...).Scan(&status))
+	query := "SELECT status FROM interlock_" + function + "_" + s.version + "(" + strings.Join(places, ", ") + ")"
+	must(s, c.QueryRow(s.Context(), query, args...).Scan(&status))
 	return status
 }
 
@@ -98,8 +99,9 @@ const noProcess = "0000000000000000"
 func (s *stage) enqueue(c conn, process string, share backend.Share) backend.Request {
 	s.Helper()
 	req := s.share(share)
-	if status := s.call(c, "acquire", s.name(), req.Owner, process, "x", req.TTL.Microseconds(), share.Weight, share.Capacity, true,
-		strings.Repeat("0", 32)); status != "held" {
+	status := s.call(c, "acquire", s.name(), req.Owner, process, "x", req.TTL.Microseconds(), share.Weight, share.Capacity, true,
+		strings.Repeat("0", 32))
+	if status != "held" {
 		s.Fatalf("an attempt of process %s: want it to wait, got %s", process, status)
 	}
 	return req
