@@ -58,8 +58,8 @@ func (h *hostile) grant(process, key, owner string, more ...any) {
 
 const hostileToken = 999
 
-// TestHostileReaderHearsSecrets: a secret that a hostile role hears proves nothing after that.
-func TestHostileReaderHearsSecrets(t *testing.T) {
+// TestHostileReaderListens: a secret that a hostile role receives proves nothing after that.
+func TestHostileReaderListens(t *testing.T) {
 	st := newStage(t)
 	b := open(t, pgtest.With(st.s, nil))
 	sql(t, st.admin, "CREATE ROLE hostile LOGIN; GRANT SELECT ON interlock, interlock_places TO hostile")
