@@ -110,15 +110,18 @@ func (s *stage) operations() map[string][]any {
 	acquire := func(owner string, weight int, queue bool) []any {
 		return []any{s.name(), owner, process, "x", 60_000_000, weight, 0, queue, "proof"}
 	}
+	renew := func(exactly, waits bool) []any {
+		return []any{s.name(), []string{holder}, process, []int64{60_000_000}, []bool{exactly}, waits}
+	}
 	return map[string][]any{
 		"acquire TryLock":    acquire("new", 0, false),
 		"acquire Lock":       acquire("new", 0, true),
 		"acquire poll":       acquire(last, 0, true),
 		"acquire TryRLock":   acquire("new", 1, false),
 		"acquire RLock":      acquire("new", 1, true),
-		"renew alone":        {s.name(), holder, process, 60_000_000, false, true},
-		"renew in a batch":   {s.name(), holder, process, 60_000_000, false, false},
-		"renew exactly":      {s.name(), holder, process, 60_000_000, true, true},
+		"renew alone":        renew(false, true),
+		"renew in a batch":   renew(false, false),
+		"renew exactly":      renew(true, true),
 		"end release":        {"end", s.name(), holder, process, false, "secret", true},
 		"end waiter":         {"end", s.name(), last, process, true, "", true},
 		"end of none":        {"end", s.name(), "new", process, true, "", true},
