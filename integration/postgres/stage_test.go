@@ -70,7 +70,7 @@ func (s *stage) expire(owner string) {
 	// The row of the lock has the first end of the shares.
 	tag, err := s.admin.Exec(s.Context(), `WITH places AS (UPDATE interlock_places SET expires = `+past+`
 			WHERE name = $1 AND kind = 'h' AND $2 IN ('', owner))
-		UPDATE interlock SET expires = `+past+` WHERE name = $1 AND (owner IS NULL OR $2 IN ('', owner))`, s.name(), owner)
+		UPDATE interlock SET expires = least(expires, `+past+`) WHERE name = $1 AND (owner IS NULL OR $2 IN ('', owner))`, s.name(), owner)
 	if err != nil || tag.RowsAffected() != 1 {
 		s.Fatalf("expire: %v, %v", tag, err)
 	}
