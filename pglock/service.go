@@ -106,65 +106,86 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// Renew implements queue.Service. Many renewals are one statement, which waits for no row. What another transaction has
-// locked is renewed alone, within an eighth of the shortest lease, so that the results of the others are not late.
+// Renew implements queue.Service. The renewals of one key are one call of a function. Those of many are one statement, which
+// waits for no row. What another transaction has locked is renewed alone, within an eighth of the shortest lease, so that the
+// results of the others are not late.
 func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed {
-	all := make([]queue.Renewed, len(holds))
-	switch len(holds) {
-	case 0:
-		return all
-	case 1:
-		all[0] = s.renew(ctx, holds[0])
-		return all
-	}
-	var keys [][]byte
-	var at, ttls []int64 // at: which key, from 1
-	var owners []string
-	var exactly []bool
-	index, shortest := map[string]int64{}, holds[0].TTL
-	for _, h := range holds {
-		if index[h.Key] == 0 {
-			keys = append(keys, s.key(h.Key))
-			index[h.Key] = int64(len(keys))
+	results := make([]queue.Renewed, len(holds))
+	groups := map[string]*renewals{}
+	shortest := time.Duration(backend.MaxTTL)
+	var all []*renewals
+	for i, h := range holds {
+		g := groups[h.Key]
+		if g == nil {
+			g = &renewals{name: s.key(h.Key)}
+			groups[h.Key], all = g, append(all, g)
 		}
-		at, owners = append(at, index[h.Key]), append(owners, h.Owner)
-		ttls, exactly = append(ttls, micro(h.TTL)), append(exactly, h.Exactly)
+		g.at, g.owners = append(g.at, i), append(g.owners, h.Owner)
+		g.ttls, g.exactly = append(g.ttls, micro(h.TTL)), append(g.exactly, h.Exactly)
 		shortest = min(shortest, h.TTL)
 	}
-	rows, sent, err := query(ctx, s.server, scanAnswer, s.sql.renewMany, keys, at, owners, s.process, ttls, exactly)
-	answers := map[int64]answer{}
-	renewed := map[string]bool{}
-	for _, r := range rows {
-		answers[r.index] = r
-		for _, owner := range r.renewed {
-			renewed[owner] = true
-		}
+	if len(all) > 1 {
+		var cancel context.CancelFunc
+		all = s.renewMany(ctx, all, results)
+		ctx, cancel = context.WithTimeout(ctx, shortest/8)
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeout(ctx, shortest/8)
-	defer cancel()
 	var alone sync.WaitGroup
-	for i, h := range holds {
-		if r := answers[at[i]]; r.status != locked {
-			all[i] = s.renewal(h, r, renewed[h.Owner], sent, err)
-			continue
-		}
-		alone.Go(func() { all[i] = s.renew(ctx, h) })
+	for _, g := range all {
+		alone.Go(func() {
+			r, sent, err := one(ctx, s.server, s.sql.renew, g.name, g.owners, s.process, g.ttls, g.exactly)
+			s.renewed(g, r, sent, err, results)
+		})
 	}
 	alone.Wait()
-	return all
+	return results
 }
 
-func (s *service) renew(ctx context.Context, h queue.Hold) queue.Renewed {
-	r, sent, err := one(ctx, s.server, s.sql.renew, s.key(h.Key), h.Owner, s.process, micro(h.TTL), h.Exactly)
-	return s.renewal(h, r, len(r.renewed) > 0, sent, err)
+// renewals are those of one key.
+type renewals struct {
+	name    []byte
+	at      []int // the indexes of the results
+	owners  []string
+	ttls    []int64
+	exactly []bool
 }
 
-func (s *service) renewal(h queue.Hold, r answer, renewed bool, sent time.Time, err error) queue.Renewed {
-	if err == nil && !renewed {
-		err = s.lost(s.key(h.Key))
-		s.forget(h.Owner)
+// renewMany renews what no other transaction has locked, and returns the rest.
+func (s *service) renewMany(ctx context.Context, all []*renewals, results []queue.Renewed) (rest []*renewals) {
+	var names [][]byte
+	var begin, end, ttls []int64
+	var owners []string
+	var exactly []bool
+	for _, g := range all {
+		names, begin = append(names, g.name), append(begin, int64(len(owners)+1))
+		owners, ttls, exactly = append(owners, g.owners...), append(ttls, g.ttls...), append(exactly, g.exactly...)
+		end = append(end, int64(len(owners)))
 	}
-	return queue.Renewed{Sent: sent, Now: micros(r.clock), Pass: micros(r.pass), Err: err}
+	rows, sent, err := query(ctx, s.server, scanAnswer, s.sql.renewMany, names, begin, end, owners, s.process, ttls, exactly)
+	for i, g := range all {
+		if r := at(rows, i); r.status == locked {
+			rest = append(rest, g)
+		} else {
+			s.renewed(g, r, sent, err, results)
+		}
+	}
+	return rest
+}
+
+// renewed sets the results of renewals.
+func (s *service) renewed(g *renewals, r answer, sent time.Time, err error, results []queue.Renewed) {
+	renewed := map[string]bool{}
+	for _, owner := range r.renewed {
+		renewed[owner] = true
+	}
+	for i, owner := range g.owners {
+		result := queue.Renewed{Sent: sent, Now: micros(r.clock), Pass: micros(r.pass), Err: err}
+		if err == nil && !renewed[owner] {
+			result.Err = s.lost(g.name)
+			s.forget(owner)
+		}
+		results[g.at[i]] = result
+	}
 }
 
 // at returns the answer of a batch at i.

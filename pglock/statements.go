@@ -55,7 +55,7 @@ func newStatements(table string) (statements, error) {
 	s.rule = s.expand("interlock_rule")
 	for to, text := range map[*string]string{
 		&s.acquire:        "SELECT 1::bigint, a.* FROM interlock_acquire($1, $2, $3, $4, $5, $6, $7, $8, $9) a",
-		&s.renew:          "SELECT 1::bigint, a.* FROM interlock_renew($1, ARRAY[$2::text], $3, ARRAY[$4::bigint], ARRAY[$5::boolean], true) a",
+		&s.renew:          "SELECT 1::bigint, a.* FROM interlock_renew($1, $2::text[], $3, $4::bigint[], $5::boolean[], true) a",
 		&s.end:            "SELECT 1::bigint, a.* FROM interlock_end($1, $2, $3, $4, $5, $6, true) a",
 		&s.breaks:         "SELECT 1::bigint, a.* FROM interlock_rule('break', $1, $2, '', '', 0, 0, 0, false, '', '', true) a",
 		&s.pass:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, false, '', '', true) a",

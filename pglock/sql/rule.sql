@@ -112,11 +112,11 @@ BEGIN
 			a.renewed := ARRAY[l.owner];
 		END IF;
 	ELSIF op = 'renew' THEN
-		WITH renewed AS (
-			UPDATE interlock_places p SET expires = CASE WHEN u.exact THEN clock + u.ttl ELSE greatest(p.expires, clock + u.ttl) END
-			FROM unnest(owners, leases, exactly) u (owner, ttl, exact)
-			WHERE p.owner = u.owner AND p.kind = 'h' AND p.expires > clock AND p.name IS NOT DISTINCT FROM n RETURNING p.owner
-		) SELECT array_agg(r.owner) INTO a.renewed FROM renewed r;
+		FOR i IN 1..cardinality(owners) LOOP
+			UPDATE interlock_places p SET expires = CASE WHEN exactly[i] THEN clock + leases[i] ELSE greatest(p.expires, clock + leases[i]) END
+				WHERE p.owner = owners[i] AND p.kind = 'h' AND p.expires > clock AND p.name IS NOT DISTINCT FROM n;
+			IF FOUND THEN a.renewed := a.renewed || owners[i]; END IF;
+		END LOOP;
 	ELSIF op IN ('end', 'forget', 'downgrade') THEN
 		IF op = 'forget' AND sender <> coalesce(me.process, l.process, '') THEN
 			holds := false; me := NULL;
