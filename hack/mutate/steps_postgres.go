@@ -13,8 +13,8 @@ var postgresSteps = []Step{
 		"FOR NO KEY UPDATE SKIP LOCKED",
 		"FOR NO KEY UPDATE", pgIn, "TestBatchWaitsForNoRow"},
 	{"PostgreSQL: a renewal that a batch did not execute is sent by itself", "pglock/service.go",
-		"if r := answers[at[i]]; r.status != locked {",
-		"if r := answers[at[i]]; true {", pgIn, "TestBatchWaitsForNoRow"},
+		"if r := at(rows, i); r.status == locked {",
+		"if r := at(rows, i); false {", pgIn, "TestBatchWaitsForNoRow"},
 
 	{"PostgreSQL: Guard locks the row of the holder", "pglock/sql/guard.sql",
 		"expires > interlock_clock() FOR KEY SHARE",
