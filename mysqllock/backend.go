@@ -5,43 +5,17 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
+	"github.com/interlock-go/lock/backend/queue"
 )
 
-// Backend is the MySQL and MariaDB driver. New and lock.Open return one. Its methods are
-// safe for concurrent use.
+// Backend is the MySQL and MariaDB driver. New and lock.Open return one. Its methods may be called concurrently.
 type Backend struct {
-	db              *sql.DB
-	ownDB           bool   // Close closes db
-	address         string // for errors: " at host:port", or empty
-	opt             options
-	table           table
-	multiStatements bool // a packet may have two statements
-	mariaDB         bool
-	flush           int           // innodb_flush_log_at_trx_commit of the server
-	sharing         bool          // the server has what shares need
-	lockingRead     string        // a clause for reads that could see uncommitted rows, or empty
-	notifier        *notifier     // nil: waiters poll
-	process         string        // identifies this Backend in rows
-	denied          error         // the user may not acquire locks
-	acquiring       chan struct{} // requests to acquire in flight: the other connections are kept for renewals and releases
-
-	life context.Context // ends with Close
-	end  context.CancelFunc
-	wg   sync.WaitGroup // statements in flight
-
-	testing atomic.Bool // testIdle runs
-
-	mu         sync.Mutex // guards the fields below
-	closed     bool
-	lines      map[string]*line       // by key
-	waiting    map[string]*attempt    // in the lines, by owner id
-	leftovers  map[string]leftover    // of failed attempts, by owner id
-	handedOver map[string]*time.Timer // by key: a look at it, see watchHandOver
+	*queue.Backend
+	svc *service
 }
 
 var (
@@ -54,138 +28,154 @@ var (
 	_ backend.Pinger       = (*Backend)(nil)
 )
 
-const maxLockConns = 5
-
-// New returns a backend that uses the caller's pool and never closes it. New reads the
-// settings of the server and checks the table, within a bounded time.
+// New returns a backend that uses the caller's pool and never closes it. New reads the settings of the server, and checks
+// the tables and the procedures, within a bounded time.
 //
-// The connections need autocommit and the defaults of transaction_read_only, sql_select_limit and
-// sql_big_selects, and on MariaDB neither SIMULTANEOUS_ASSIGNMENT nor EMPTY_STRING_IS_NULL in
-// their sql_mode; New names the setting that it refuses. A pool of one connection is enough to poll. With four connections, and
-// multiStatements=true in the DSN, the server wakes waiters. multiStatements=true also saves
-// a round trip in each acquisition.
+// The connections need autocommit and the default of transaction_read_only; New names the setting that it refuses. A pool
+// of one connection is enough to poll. With four, the server wakes waiters, over one that the driver keeps, on MariaDB two.
+// With multiStatements=true in the DSN, many renewals and releases are one request.
 func New(db *sql.DB, opts ...Option) (*Backend, error) {
-	o := defaults()
+	s, err := newService(db, opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(context.Background(), 3*s.opt.timeout)
+}
+
+// NewService returns the queue.Service that New makes a Backend of. It reports its events to events.
+func NewService(db *sql.DB, events queue.Events, opts ...Option) (queue.Service, error) {
+	s, err := newService(db, opts)
+	if err != nil {
+		return nil, err
+	}
+	s.events = events
+	return s, s.start(context.Background(), 3*s.opt.timeout)
+}
+
+func newService(db *sql.DB, opts []Option) (*service, error) {
+	s := &service{db: db, opt: defaults(), life: call.NewLife()}
 	for _, opt := range opts {
-		if err := opt(&o); err != nil {
+		if err := opt(&s.opt); err != nil {
 			return nil, err
 		}
 	}
 	if db == nil {
 		return nil, backend.Invalid("db", "nil", "a *sql.DB")
 	}
-	return open(context.Background(), 3*o.timeout, db, o, "", false)
+	t, err := parseTable(s.opt.table)
+	s.schema = newSchema(t)
+	return s, err
 }
 
-// open opens a backend within a limit.
-func open(ctx context.Context, limit time.Duration, db *sql.DB, o options, address string, ownDB bool) (*Backend, error) {
-	t, err := parseTable(o.table)
-	if err != nil {
-		return nil, err
-	}
-	b := &Backend{db: db, ownDB: ownDB, opt: o, address: address, table: t, process: fmt.Sprintf("%016x", rand.Uint64()),
-		lines: map[string]*line{}, waiting: map[string]*attempt{}, leftovers: map[string]leftover{}, handedOver: map[string]*time.Timer{}}
-	b.life, b.end = context.WithCancel(context.Background())
+// open makes a Backend of the service, and starts it.
+func (s *service) open(ctx context.Context, limit time.Duration) (*Backend, error) {
+	b := &Backend{Backend: queue.New(s), svc: s}
+	s.events = b.Backend
+	return b, s.start(ctx, limit)
+}
+
+// start reads the settings of the server, prepares the tables and the procedures, and listens, all within a limit.
+func (s *service) start(ctx context.Context, limit time.Duration) error {
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	server, err := b.probe(within)
+	err := s.probe(within)
+	if err == nil {
+		err = s.connectEvents(within)
+	}
 	if err != nil {
-		b.end()
+		_ = s.life.Close(ctx)                        // err is more important
 		if within.Err() != nil && ctx.Err() == nil { // not the deadline of the caller
-			err = fmt.Errorf("mysql%s: no answer within %v", address, limit)
+			err = fmt.Errorf("mysql%s: no answer within %v", s.address, limit)
 		}
-		return nil, err
+		return err
 	}
-	conns := db.Stats().MaxOpenConnections
+	s.life.Go(s.sweepUnused)
+	return nil
+}
+
+// connectEvents decides whether the process listens or polls.
+func (s *service) connectEvents(ctx context.Context) error {
+	conns := s.db.Stats().MaxOpenConnections
+	listens := s.opt.notify && !s.multiPrimary && s.denied == nil && (conns <= 0 || conns >= minPool)
 	if conns <= 0 {
-		conns = 4 * max(maxLockConns, o.notifyConns)
+		conns = 20
 	}
-	// Of the caller's pool a quarter may own named locks, and another quarter may wait for them.
-	lockConns, waitConns := min(maxLockConns, conns/4), min(o.notifyConns, conns/4)
-	if ownDB {
-		lockConns, waitConns = min(maxLockConns, o.notifyConns), o.notifyConns // beside pool_size
+	if listens {
+		conns -= listenerConns
 	}
-	if lockConns > 0 && waitConns > 0 && b.multiStatements && !server.multiPrimary {
-		b.notifier = newNotifier(b, server.database, lockConns, waitConns)
-		conns -= lockConns + waitConns
+	s.acquiring = make(chan struct{}, max(1, conns-conns/4))
+	s.process = fmt.Sprintf("p%016x", rand.Uint64())
+	if !listens {
+		return nil
 	}
-	b.acquiring = make(chan struct{}, max(1, conns-conns/4))
-	if o.retention > 0 {
-		b.wg.Go(b.sweepUnused)
+	s.process = "l" + s.process[1:]
+	s.listener = newListener(s)
+	s.life.Go(s.listener.run)
+	if err := s.Listen(ctx, ""); err != nil { // now, so that the first wait costs nothing more, and holders learn of a break
+		return err
 	}
-	return b, nil
+	return s.confirm(ctx)
+}
+
+const (
+	listenerConns = 2                 // of a listener at most
+	minPool       = listenerConns + 2 // of the smallest pool in which a process listens
+)
+
+// confirm makes the process poll if the connections of others would not find that of the listener: a proxy may be between.
+func (s *service) confirm(ctx context.Context) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var found sql.NullInt64
+	err = conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK('interlock."+s.process+"')").Scan(&found)
+	if err == nil && !found.Valid {
+		s.listener.stop()
+		s.listener, s.process = nil, "p"+s.process[1:]
+	}
+	return failure(err)
 }
 
 // Capabilities returns what the backend guarantees.
 func (b *Backend) Capabilities() backend.Capabilities {
 	c := backend.Capabilities{
-		Name:     "mysql",
-		Scope:    backend.ScopeNetwork,
-		Loss:     backend.LossTTL,
-		Order:    backend.FIFO,
-		Wake:     backend.WakePoll,
-		Fencing:  backend.FencingRestart,
-		MinTTL:   500 * time.Millisecond, // a provisional lease of that length must outlast several polls of a waiter
-		MaxTTL:   100 * 24 * time.Hour,
-		Lateness: tombstoneFor,
-		Shared:   b.sharing,
-		Permits:  b.sharing,
+		Name:       "mysql",
+		Scope:      backend.ScopeNetwork,
+		Loss:       backend.LossTTL,
+		Order:      backend.FIFO,
+		Wake:       backend.WakePoll,
+		Fencing:    backend.FencingRestart,
+		PushesLoss: b.svc.listener != nil,
+		MinTTL:     500 * time.Millisecond, // a third of it must outlast a request and a pause of the process
+		MaxTTL:     100 * 24 * time.Hour,
+		Lateness:   tombstoneTTL,
+		Shared:     true,
+		Permits:    true,
 		Caveats: []string{
 			"With asynchronous or semi-synchronous replication a failover may lose the last grants. Two clients may then hold a lock until the first lease ends; only a check of the token at the resource, or Guard, stops the first.",
 			"Tokens rise over a restart, a failover and the loss of the table if the clock of the new server is not behind the time of the last grant.",
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
-			fmt.Sprintf("The waiters of a process that ended or was stopped delay those behind them by at most %v together, when the turn of the first one comes; beside readers or permits that stay, a share that comes later by at most %[1]v, and one that waits by twice that.", provisionalTTL),
-			fmt.Sprintf("A request is no longer refused if the network delivers it more than %v after its attempt was abandoned.", tombstoneFor),
-			"The holder of a broken lock learns of it at its next renewal.",
-			"All clients must use the same server or group of servers: writes to several primaries at once (Galera, multi-primary group replication) exclude each other only by failing at commit. A proxy must send reads, too, to the primary: on a replica a waiter reads a row that lags, by another clock.",
+			fmt.Sprintf("The waiters of a process that ended or was stopped delay those behind them by at most %v together, when the turn of the first one comes. A process that was stopped for so long, or whose connection for events ended, loses its places in the queue.", queue.ProvisionalTTL),
+			fmt.Sprintf("A request is no longer refused if the network delivers it more than %v after its attempt was abandoned.", tombstoneTTL),
+			"All clients must use the same server or group of servers: writes to several primaries at once (Galera, multi-primary group replication) exclude each other only by failing at commit. A proxy must send calls of procedures to the primary.",
 			backend.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
-	if b.flush != 1 {
-		c.Caveats = append(c.Caveats, fmt.Sprintf("The server runs with innodb_flush_log_at_trx_commit=%d: a crash may lose the grants of the last second; their holders find out at their next renewal only.", b.flush))
+	if b.svc.flush != 1 {
+		c.Caveats = append(c.Caveats, fmt.Sprintf("The server runs with innodb_flush_log_at_trx_commit=%d: a crash may lose the grants of the last second; their holders find out at their next renewal only.", b.svc.flush))
 	}
-	if !b.multiStatements {
-		c.Caveats = append(c.Caveats, "Without multiStatements a process that is stopped while it enters or leaves a queue keeps the row of the lock locked until its connection ends: no client can renew, release or acquire the lock meanwhile.")
-	}
-	if b.notifier != nil {
+	if b.svc.listener != nil {
 		c.Wake = backend.WakePush
-		c.Caveats = append(c.Caveats,
-			fmt.Sprintf("If a waiter is stopped and the server keeps its connection (SIGSTOP, a machine that is cut off), and its user is another one, the waiters behind it wait, when its turn comes, until the lease of its predecessor would have ended, at most %v. A user of the server who knows the owner id of an attempt can cause the same by owning its named lock.", maxWait),
-			"Waiters for permits that other permits keep out are not woken by the server: they read the row, every 5 to 50 ms at first, later up to every 250 ms.",
-			"If the lock connection of an attempt is lost, the waiters behind it poll up to eight times a second until its turn has ended.")
+		c.Caveats = append(c.Caveats, fmt.Sprintf("A process does not wake the waiters of another user of the server unless its user has the privilege CONNECTION_ADMIN (MariaDB: CONNECTION ADMIN). They notice that, and look for events every %v then.", shortSleep))
+	} else {
+		c.Caveats = append(c.Caveats, "The holder of a broken lock learns of it at its next renewal.")
 	}
 	return c
 }
 
 // Ping makes one round trip.
 func (b *Backend) Ping(ctx context.Context) error {
-	_, err := run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (struct{}, error) {
-		return struct{}{}, failure(c.PingContext(ctx))
-	})
-	return err
-}
-
-// Close waits until ctx ends for statements in flight. It closes the pool unless the caller
-// gave it to New.
-func (b *Backend) Close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	for _, timer := range b.handedOver {
-		timer.Stop()
-	}
-	b.mu.Unlock()
-	b.end()
-	done := make(chan struct{})
-	go func() { b.wg.Wait(); close(done) }()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	b.notifier.close()
-	if b.ownDB {
-		_ = b.db.Close()
-	}
-	return err
+	return b.svc.read(ctx, func(ctx context.Context, c *sql.Conn) error { return c.PingContext(ctx) })
 }

@@ -4,6 +4,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -13,16 +14,15 @@ import (
 // Numbers of errors of MySQL and MariaDB.
 const (
 	errRecordChanged   = 1020
-	errDiskFull        = 1021
 	errTooManyConns    = 1040 // max_connections
 	errDatabaseDenied  = 1044
 	errAccessDenied    = 1045
 	errNoDatabase      = 1046
 	errShutdown        = 1053
 	errSyntax          = 1064
-	errTableFull       = 1114
 	errTableDenied     = 1142
 	errColumnDenied    = 1143
+	errNoThread        = 1094
 	errNoSuchTable     = 1146
 	errCommit          = 1180
 	errUnknownVariable = 1193
@@ -30,15 +30,17 @@ const (
 	errLockWait        = 1205
 	errDeadlock        = 1213
 	errUserLimit       = 1226 // MAX_USER_CONNECTIONS of the user
+	errPrivilege       = 1227
 	errReadOnly        = 1290 // read_only, super_read_only
+	errProcedureExists = 1304
+	errNoProcedure     = 1305
 	errInterrupted     = 1317
+	errProcedureDenied = 1370
 	errReadOnlyTx      = 1792
 	errReadOnlyEngine  = 1836
 	errKilled          = 1927
 	errTimeLimit       = 1969 // MariaDB
 	errTimeLimitMySQL  = 3024
-	errNameDeadlock    = 3058
-	errIdle            = 4031 // wait_timeout
 )
 
 // number returns the number of an error of the server, or 0.
@@ -74,21 +76,6 @@ func serverFull(err error) bool {
 // of the server: the proxy's connection to the server failed.
 func relayed(n uint16) bool { return n >= 2000 && n < 3000 }
 
-// sessionEnded reports whether the session, and with it all its named locks, has ended or
-// may have ended.
-func sessionEnded(err error) bool {
-	switch n := number(err); n {
-	case 0:
-		return err != nil
-	case errReadOnly, errReadOnlyTx, errReadOnlyEngine: // the next one may reach the primary
-		return true
-	case errShutdown, errInterrupted, errKilled, errIdle:
-		return true
-	default:
-		return relayed(n)
-	}
-}
-
 // classify marks the error of a statement as ErrUncertain or as not executed.
 func classify(err error) error {
 	switch n := number(err); n {
@@ -99,20 +86,6 @@ func classify(err error) error {
 	default:
 		return mark(err, relayed(n))
 	}
-}
-
-// classifyPacket is classify for a packet of changes and a read: most errors may be those of
-// the read, after the changes were committed.
-func (b *Backend) classifyPacket(err error) error {
-	switch number(err) {
-	case 0:
-		return classify(err)
-	case errReadOnly, errReadOnlyTx, errReadOnlyEngine:
-		return mark(err, false) // no read is refused for that
-	case errLockWait, errDeadlock, errNoSuchTable, errDiskFull, errTableFull:
-		return mark(err, b.lockingRead != "") // a plain read takes no locks
-	}
-	return mark(err, true)
 }
 
 func mark(err error, unknown bool) error {
@@ -132,7 +105,7 @@ func failure(err error) error {
 	}
 	hint := ""
 	switch number(err) {
-	case errTableDenied, errColumnDenied, errDatabaseDenied, errAccessDenied:
+	case errTableDenied, errColumnDenied, errDatabaseDenied, errAccessDenied, errProcedureDenied:
 		hint = " (the documentation of package mysqllock lists the privileges that it needs: Permissions)"
 	case errNoSuchTable:
 		hint = " (the lock table was dropped)"
@@ -143,7 +116,10 @@ func failure(err error) error {
 	case errLockWait:
 		hint = " (another transaction keeps the row of the lock locked)"
 	case errTooManyConns, errTooManyOfUser, errUserLimit:
-		hint = " (lower pool_size and notify_conns, or raise the limit of the server)"
+		hint = " (lower pool_size, or raise the limit of the server)"
+	}
+	if strings.HasPrefix(err.Error(), "mysql: ") {
+		return err
 	}
 	return fmt.Errorf("mysql: %w%s", err, hint)
 }

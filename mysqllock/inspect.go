@@ -4,108 +4,125 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
-const pageSize = 500 // rows of one SELECT of List
+const pageSize = 500 // names of one SELECT of List
 
-// infos reads the locks that a condition on their rows selects, with their waiters and shared holders.
-func (b *Backend) infos(ctx context.Context, where string) ([]backend.Info, error) {
-	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) ([]backend.Info, error) {
-		all, err := b.readLocks(ctx, c, "place=0 AND "+where+b.lockingRead)
-		var names []string
-		for _, info := range all {
-			if info.Holder == nil || info.Waiters != nil {
-				names = append(names, lit(b.key(info.Name)))
+// read calls f, which only reads, with a connection. It is repeated over another connection if that was broken.
+func (s *service) read(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+	begun := time.Now()
+	_, err := call.Detached(ctx, s.life, func(ctx context.Context, sending *call.Sending) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.timeout)
+		defer cancel()
+		var err error
+		for range 3 {
+			var conn *sql.Conn
+			if conn, err = s.connect(ctx); err != nil {
+				break
+			}
+			if !sending.Write() {
+				_ = conn.Close()
+				break
+			}
+			if err = failure(f(ctx, conn)); err == nil {
+				_ = conn.Close()
+				break
+			}
+			discard(conn)
+			if number(err) != 0 || ctx.Err() != nil {
+				break
 			}
 		}
-		if err != nil || len(names) == 0 {
-			return all, failure(err)
-		}
-		whole, err := b.readLocks(ctx, c, "name IN ("+strings.Join(names, ",")+") AND place>=0 ORDER BY name,place")
-		for i := 0; i < len(all) && len(whole) > 0; i++ {
-			if all[i].Name == whole[0].Name {
-				all[i], whole = whole[0], whole[1:]
-			}
-		}
-		return all, failure(err)
+		return struct{}{}, err
 	})
+	if err != nil && unanswered(ctx, begun) {
+		go s.testIdle()
+	}
+	return err
 }
 
-// readLocks reads rows, of which that of a lock comes before those of its contenders. A lock of which
-// it has read no waiters has an empty list of them if there may be some.
-func (b *Backend) readLocks(ctx context.Context, c *sql.Conn, where string) (all []backend.Info, err error) {
-	q := b.sql("SELECT name,place,owner,token,expires,granted,metadata,served<last,weight,capacity,slots,{now} FROM {table} WHERE "+where, values{})
-	rows, err := c.QueryContext(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	shared := false // of the last lock
-	for rows.Next() {
-		var key, slots string
-		var granted int64
-		var s rowState
-		err := rows.Scan(&key, &s.place, &s.owner, &s.token, &s.expires, &granted, &s.metadata, &s.waiters, &s.share.Weight, &s.share.Capacity, &slots, &s.now)
+// infos reads the locks that a condition on their rows selects, with their waiters and share holders.
+func (s *service) infos(ctx context.Context, where string) (all []backend.Info, err error) {
+	q := s.schema.sql("SELECT l.name, 0, l.owner, l.metadata, l.token, l.owner IS NOT NULL AND l.expires > " + clock + ", l.expires, l.since, 0, 0, '', " + clock +
+		" FROM (SELECT * FROM `interlock` WHERE " + where + ") l UNION ALL " +
+		"SELECT q.name, q.place, q.owner, q.metadata, q.place - " + shareBase + ", q.ends > " + clock + ", q.ends, q.since, q.weight, q.capacity, q.slots, " + clock +
+		" FROM (SELECT name FROM `interlock` WHERE " + where + ") l STRAIGHT_JOIN `interlock_places` q ON q.name = l.name AND q.place > 0 ORDER BY 1, 2")
+	err = s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
+		all = nil
+		rows, err := c.QueryContext(ctx, q)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if s.place > 0 {
-			s.slots = parseSlots(slots)
-		}
-		h := s.holder()
-		h.Age = since(granted, s.now)
-		name := strings.TrimPrefix(key, b.key(""))
-		if s.place == 0 {
-			info := backend.Info{Name: name}
-			if shared = s.unread(); !shared && s.held() {
-				info.Holder = &h
-				info.Holder.Share = backend.Share{}
+		defer rows.Close()
+		for rows.Next() {
+			var r row
+			if err := rows.Scan(&r.name, &r.place, &r.owner, &r.Metadata, &r.token, &r.holds, &r.expires, &r.since,
+				&r.Share.Weight, &r.Share.Capacity, &r.slots, &r.now); err != nil {
+				return err
 			}
-			if s.waiters {
-				info.Waiters = []backend.Contender{}
-			}
-			all = append(all, info)
-			continue
+			all = s.add(all, r)
 		}
-		if len(all) == 0 || all[len(all)-1].Name != name {
-			continue // the row of the lock was deleted by hand
-		}
-		switch info := &all[len(all)-1]; {
-		case s.place < shareBase:
-			info.Waiters = append(info.Waiters, h.Contender)
-		case !shared || !s.held():
-		case info.Holder == nil:
-			info.Holder = &h
-		default:
-			info.Others = append(info.Others, h)
-		}
+		return rows.Err()
+	})
+	return all, err
+}
+
+const shareBase = "4611686018427387904" // as in rule.sql
+
+// row is a row of the table of locks, which has place 0, or of places.
+type row struct {
+	backend.Contender
+	name                       string
+	owner                      sql.NullString
+	place, expires, since, now int64
+	token                      int64 // of a holder
+	holds                      bool
+	slots                      []byte
+}
+
+func (s *service) add(all []backend.Info, r row) []backend.Info {
+	name := strings.TrimPrefix(r.name, s.key(""))
+	if r.place == 0 {
+		all = append(all, backend.Info{Name: name})
 	}
-	return all, rows.Err()
+	if len(all) == 0 || all[len(all)-1].Name != name || r.place == 0 && !r.holds {
+		return all
+	}
+	info := &all[len(all)-1]
+	r.Owner, r.Age = r.owner.String, micros(max(r.now-r.since, 0))
+	h := backend.Holder{Contender: r.Contender, Token: uint64(r.token), Left: micros(max(r.expires-r.now, 0)), Slots: parseSlots(r.slots)}
+	switch {
+	case !r.holds && r.token < 0: // its place is below that of the holders
+		info.Waiters = append(info.Waiters, r.Contender)
+	case !r.holds: // its lease has ended
+	case info.Holder == nil:
+		info.Holder = &h
+	default:
+		info.Others = append(info.Others, h)
+	}
+	return all
 }
 
 // Inspect returns the holders and the waiters of a key.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
-	found, err := b.infos(ctx, "name="+lit(b.key(key)))
+	found, err := b.svc.infos(ctx, "name = "+lit(b.svc.key(key)))
 	if err != nil || len(found) == 0 {
 		return backend.Info{Name: key}, err
 	}
-	info := found[0]
-	if len(info.Waiters) == 0 {
-		info.Waiters = nil
-	}
-	return info, nil
+	return found[0], nil
 }
 
 // List lists the held keys of the prefix, in pages by primary key.
 func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
-	prefix := b.key("")
+	prefix := b.svc.key("")
 	after, end := prefix, prefix[:len(prefix)-1]+";" // the byte that follows the colon
 	for {
-		found, err := b.infos(ctx, fmt.Sprintf("name>%s AND name<%s AND expires>{now} ORDER BY name LIMIT %d", lit(after), lit(end), pageSize))
+		found, err := b.svc.infos(ctx, fmt.Sprintf("name > %s AND name < %s AND expires > %s ORDER BY name LIMIT %d", lit(after), lit(end), clock, pageSize))
 		if err != nil {
 			return err
 		}
@@ -117,53 +134,6 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 		if len(found) < pageSize {
 			return nil
 		}
-		after = b.key(found[pageSize-1].Name)
+		after = b.svc.key(found[len(found)-1].Name)
 	}
-}
-
-// Break releases a key for a holder, or for all holders that it has, and returns the first of these, or
-// nil if the key was free.
-func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
-	for {
-		info, err := b.Inspect(ctx, key)
-		if err != nil || info.Holder == nil {
-			return nil, err
-		}
-		all := append([]backend.Holder{*info.Holder}, info.Others...)
-		if owner != "" {
-			all = slices.DeleteFunc(all, func(h backend.Holder) bool { return h.Owner != owner })
-		}
-		if len(all) == 0 {
-			return nil, &backend.LockedError{Holder: *info.Holder}
-		}
-		var first *backend.Holder
-		for i := range all {
-			held, err := b.breakOne(ctx, key, all[i])
-			if held && first == nil {
-				first = &all[i]
-			}
-			if err != nil {
-				return first, err
-			}
-		}
-		if first != nil {
-			return first, nil
-		} // else the key was released meanwhile
-	}
-}
-
-func (b *Backend) breakOne(ctx context.Context, key string, h backend.Holder) (held bool, err error) {
-	v := values{req: backend.Request{Key: key, Owner: h.Owner}}
-	if !h.Share.Exclusive() {
-		v.share, v.slots = sharePlace(h.Token), h.Slots
-	}
-	v.hold = true
-	if held, err = b.leave(ctx, v, false, v.share > 0); err != nil || !held {
-		return held, err
-	}
-	next, err := b.Inspect(ctx, key)
-	if b.notifier != nil && (err != nil || next.Holder != nil) {
-		b.notifier.killOwner(ctx, h.Owner) // another process does not release its named lock
-	}
-	return true, nil
 }

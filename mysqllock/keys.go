@@ -3,7 +3,6 @@ package mysqllock
 import (
 	"encoding/hex"
 	"strings"
-	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -14,7 +13,7 @@ const DefaultPrefix = "lock"
 // Key returns the primary key of the row of the lock name.
 func Key(prefix, name string) string { return prefix + ":" + name }
 
-func (b *Backend) key(name string) string { return Key(b.opt.prefix, name) }
+func (s *service) key(name string) string { return Key(s.opt.prefix, name) }
 
 // checkPrefix refuses a colon, so that no two pairs of prefix and name have one key.
 func checkPrefix(prefix string) error {
@@ -25,12 +24,14 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
+const maxTable = 64 - len("_places")
+
 // table is the name of the table. database is empty if the table is in the default one.
 type table struct{ database, name string }
 
 // parseTable accepts names that are safe in SQL, in grants and as file names.
 func parseTable(s string) (table, error) {
-	const accepted = "table or database.table, each 1 to 64 of letters, digits, '_', '$' and '-'"
+	const accepted = "table or database.table, of letters, digits, '_', '$' and '-', 57 for a table and 64 for a database at most"
 	var t table
 	database, name, two := strings.Cut(s, ".")
 	if two {
@@ -40,7 +41,7 @@ func parseTable(s string) (table, error) {
 	}
 	t.name = name
 	for _, part := range []string{database, name} {
-		if part == "" || len(part) > 64 || strings.ContainsFunc(part, func(r rune) bool {
+		if part == "" || len(part) > 64 || len(name) > maxTable || strings.ContainsFunc(part, func(r rune) bool {
 			return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r != '_' && r != '$' && r != '-'
 		}) {
 			return t, backend.Invalid("table", s, accepted)
@@ -57,6 +58,9 @@ func (t table) quoted() string {
 	return "`" + t.name + "`"
 }
 
+// with returns the name of a table beside it.
+func (t table) with(suffix string) table { return table{t.database, t.name + suffix} }
+
 func (t table) String() string {
 	if t.database != "" {
 		return t.database + "." + t.name
@@ -67,14 +71,9 @@ func (t table) String() string {
 // lit returns s as a hex literal, which needs no escaping in any SQL mode and character set.
 func lit(s string) string { return "X'" + hex.EncodeToString([]byte(s)) + "'" }
 
-// since returns the time from then to now, both in microseconds of the server's clock.
-func since(then, now int64) time.Duration {
-	return time.Duration(max(0, now-then)) * time.Microsecond
-}
-
 const ownerLen = 32
 
-// checkOwner verifies the form of owner ids, from which the places of tombstones come.
+// checkOwner verifies the form of owner ids, of which the places of tombstones are made.
 func checkOwner(owner string) error {
 	if len(owner) != ownerLen || strings.Trim(owner, "0123456789abcdef") != "" {
 		return backend.Invalid("owner", owner, "32 lower-case hex digits")

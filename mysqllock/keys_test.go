@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -63,17 +62,25 @@ func TestParse(t *testing.T) {
 
 // TestValuesAreHexLiterals: no byte of a name or of metadata is text of a statement.
 func TestValuesAreHexLiterals(t *testing.T) {
-	b := &Backend{table: table{name: "t"}, opt: defaults(), notifier: &notifier{}}
+	s := &service{schema: newSchema(table{name: "t"}), opt: defaults()}
 	evil := "'; DROP TABLE x; --`\\\x00"
-	req := backend.Request{Key: evil, Owner: strings.Repeat("0", 32), Metadata: evil, TTL: time.Second}
-	v := values{req: req, place: 1}
-	all := packet{b.sql(ask, v), b.read(v, present, "{place}", true), b.keep(req, "0", time.Second), b.renew(req, "0", time.Second)}
-	for _, p := range []packet{b.enterPacket(v, true, true, true), b.leavePacket(v, true), b.leavePacket(v, false), b.passPacket(v)} {
-		all = append(all, p...)
-	}
-	for _, q := range all {
-		if strings.Contains(q, "DROP") || strings.ContainsAny(q, "\\\x00") {
+	for _, op := range operations {
+		q := s.call(op, lit(s.key(evil)), lit(evil))
+		if strings.Contains(q, "DROP") || strings.ContainsAny(q, "\\\x00") || !strings.Contains(q, lit("lock:"+evil)) {
 			t.Errorf("a value is text in %s", q)
+		}
+	}
+}
+
+// TestVersion: the procedures of other tables, and of another text, have other names.
+func TestVersion(t *testing.T) {
+	one, two, same := newSchema(table{name: "a"}), newSchema(table{name: "b"}), newSchema(table{"app", "a"})
+	if one.version == two.version || one.version != same.version || len(one.version) != 12 {
+		t.Errorf("versions: %s %s %s", one.version, two.version, same.version)
+	}
+	for _, q := range append(same.tables(), same.procedures()...) {
+		if strings.Contains(q, "`interlock") && !strings.Contains(q, "`app`.`interlock_") || !strings.Contains(q, "`app`.`") {
+			t.Errorf("a name is not replaced in %.200s", q)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/tlsurl"
 )
 
@@ -24,8 +25,6 @@ func init() {
 
 // DefaultPool is the maximum of connections for statements of a backend opened by URL.
 const DefaultPool = 10
-
-const noLimit = "18446744073709551615" // sql_select_limit
 
 // settings are the parameters of a URL.
 type settings struct {
@@ -47,11 +46,16 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		return nil, fmt.Errorf("%s at %s: %w", u.Scheme, s.addr, err)
 	}
 	db := sql.OpenDB(connector)
-	conns := s.pool + s.notifyConns + min(maxLockConns, s.notifyConns)
+	conns := s.pool
+	if s.notify {
+		conns = max(conns+listenerConns, minPool)
+	}
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(time.Minute) // far below the wait_timeout of servers
-	b, err := open(ctx, s.dial+s.timeout, db, s.options, " at "+s.addr, true)
+	t, _ := parseTable(s.table)        // parse has checked it
+	svc := &service{db: db, ownDB: true, address: " at " + s.addr, opt: s.options, schema: newSchema(t), life: call.NewLife()}
+	b, err := svc.open(ctx, s.dial+s.timeout)
 	if err != nil {
 		_ = db.Close() // err is more important
 		if !strings.Contains(err.Error(), s.addr) {
@@ -72,10 +76,7 @@ func parse(u *backend.URL) (settings, error) {
 	s.dial = p.Duration("dial_timeout", 3*time.Second)
 	s.timeout = p.Duration("timeout", s.timeout)
 	s.retention = p.Retention()
-	s.notifyConns = p.Int("notify_conns", DefaultNotifyConns, 1, maxNotifyConns)
-	if p.Enum("notify", "auto", "auto", "off") == "off" {
-		s.notifyConns = 0
-	}
+	s.notify = p.Enum("notify", "auto", "auto", "off") == "auto"
 	database := p.String("db", "")
 	secure := p.Enum("tls", "false", "false", "true", "skip-verify")
 	files := tlsurl.Read(p)
@@ -129,9 +130,9 @@ func (s *settings) config() *mysql.Config {
 	c.Logger = &mysql.NopLogger{}
 	c.Params = map[string]string{
 		"autocommit": "1",
-		"sql_mode":   "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+		"sql_mode":   mode,
 		// the statements have conditions and limits of their own; the comment is for one of the two servers
-		"sql_select_limit": noLimit, "sql_big_selects": "1",
+		"sql_select_limit": "18446744073709551615", "sql_big_selects": "1",
 		"sql_safe_updates": "0 /*!50720 , max_execution_time=0, transaction_read_only=0 */ /*M! , max_statement_time=0, tx_read_only=0 */",
 		// only a transaction with Guard keeps a row locked for longer than a moment
 		"innodb_lock_wait_timeout": fmt.Sprint(max(1, int(s.timeout/time.Second)-1)),

@@ -10,30 +10,30 @@ import (
 const (
 	// DefaultTable is the name of the table without WithTable.
 	DefaultTable = "interlock"
-	// DefaultNotifyConns is the maximum of connections that wait for named locks.
-	DefaultNotifyConns = 8
 
-	maxNotifyConns = 10000
-	minTimeout     = 50 * time.Millisecond
+	minTimeout = 50 * time.Millisecond
 )
 
 type options struct {
-	table       string
-	prefix      string
-	create      bool
-	timeout     time.Duration // of one statement, and of getting a connection for it
-	notifyConns int           // 0: waiters poll
-	retention   time.Duration // 0: rows of unused names stay
+	table     string
+	prefix    string
+	create    bool
+	notify    bool          // the server wakes waiters, if it can
+	timeout   time.Duration // of one statement, and of getting a connection for it
+	retention time.Duration // 0: rows of unused names stay
 }
 
 func defaults() options {
-	return options{table: DefaultTable, prefix: DefaultPrefix, create: true, timeout: 5 * time.Second, notifyConns: DefaultNotifyConns, retention: backend.DefaultRetention}
+	return options{
+		table: DefaultTable, prefix: DefaultPrefix, create: true, notify: true, timeout: 5 * time.Second,
+		retention: backend.DefaultRetention,
+	}
 }
 
 // Option configures the backend that New returns.
 type Option func(*options) error
 
-// WithTable names the table, as table or database.table.
+// WithTable names the table, as table or database.table. Two others have its name and _places or _events behind it.
 func WithTable(name string) Option { return func(o *options) error { o.table = name; return nil } }
 
 // WithPrefix separates the locks of one application from those of others in the
@@ -42,7 +42,7 @@ func WithPrefix(prefix string) Option {
 	return func(o *options) error { o.prefix = prefix; return checkPrefix(prefix) }
 }
 
-// WithCreate sets whether New creates a missing table. The default is true.
+// WithCreate sets whether New creates missing tables and procedures. The default is true.
 func WithCreate(create bool) Option { return func(o *options) error { o.create = create; return nil } }
 
 // WithTimeout bounds each statement, and the wait for a connection of the pool. It is at
@@ -57,18 +57,9 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// WithNotifyConns bounds the connections that wait for named locks, one for each key that
-// has waiters. The driver uses at most a quarter of the pool for them. Waiters for further
-// keys poll; with 0 all waiters poll.
-func WithNotifyConns(connections int) Option {
-	return func(o *options) error {
-		o.notifyConns = connections
-		if connections < 0 || connections > maxNotifyConns {
-			return backend.Invalid("notify_conns", connections, fmt.Sprintf("0 to %d", maxNotifyConns))
-		}
-		return nil
-	}
-}
+// WithNotify sets whether the server wakes waiters, over a connection that the driver keeps for that. The default is true.
+// Otherwise they poll.
+func WithNotify(notify bool) Option { return func(o *options) error { o.notify = notify; return nil } }
 
 // WithRetention sets for how long the rows of a name are kept after its last use. The default is
 // 24 h, the least a minute; 0 keeps all rows.

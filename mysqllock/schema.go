@@ -1,9 +1,8 @@
 package mysqllock
 
 import (
-	"context"
-	"database/sql"
-	"errors"
+	"crypto/sha256"
+	"embed"
 	"fmt"
 	"strings"
 
@@ -11,106 +10,90 @@ import (
 )
 
 const (
-	schemaVersion = 4
+	schemaVersion = 5
 	comment       = "interlock lock table, schema "
 	maxPrefix     = 200
-	maxKey        = maxPrefix + 1 + backend.MaxName
+	maxKey        = maxPrefix + 1 + backend.MaxName // the length of the column name
 )
 
-// Schema returns the statement that creates the table, for a migration. The comment of the
-// table has the version of the schema.
+// mode is the sql_mode with which procedures are created, and so executed.
+const mode = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+
+// The statements have the names of the default table. A procedure calls only those before it.
+//
+//go:embed sql/*.sql
+var files embed.FS
+
+var operations = []string{"event", "wake", "drop", "rule", "acquire", "renew", "end", "listen"}
+
+func text(name string) string {
+	b, err := files.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(b)
+}
+
+// schema are the statements of a table.
+type schema struct {
+	table   table
+	version string // of the procedures: the end of their names
+	names   *strings.Replacer
+}
+
+func newSchema(t table) *schema {
+	sum := sha256.New()
+	fmt.Fprintln(sum, t.name)
+	for _, op := range operations {
+		fmt.Fprintln(sum, text(op))
+	}
+	s := &schema{table: t, version: fmt.Sprintf("%x", sum.Sum(nil)[:6])}
+	names := []string{
+		"`interlock`", t.quoted(), "`interlock_places`", t.with("_places").quoted(), "`interlock_events`", t.with("_events").quoted(),
+	}
+	for _, op := range operations {
+		names = append(names, "`interlock_"+op+"`", s.procedure(op))
+	}
+	s.names = strings.NewReplacer(names...)
+	return s
+}
+
+// procedure returns the quoted name of the procedure for an operation.
+func (s *schema) procedure(op string) string {
+	return table{s.table.database, "interlock_" + op + "_" + s.version}.quoted()
+}
+
+// sql replaces the names in a statement.
+func (s *schema) sql(statement string) string { return s.names.Replace(statement) }
+
+func (s *schema) tables() []string {
+	return strings.Split(strings.TrimSuffix(s.sql(text("tables")), ";\n//\n"), ";\n//\n")
+}
+
+func (s *schema) procedures() (all []string) {
+	for _, op := range operations {
+		all = append(all, strings.TrimSuffix(s.sql(text(op)), "\n"))
+	}
+	return all
+}
+
+// Schema returns the statements that create the tables and the procedures, for a migration by the command line client
+// of the server: they need its command DELIMITER. The names of the procedures have a hash of their text, so those of two
+// versions of this package can be there side by side.
 func Schema(name string) (string, error) {
 	t, err := parseTable(name)
 	if err != nil {
 		return "", err
 	}
-	return t.schema(), nil
-}
-
-func (t table) schema() string {
-	return fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
-  name       VARBINARY(%d) NOT NULL COMMENT 'prefix:name; empty: its token is greater than those of all deleted rows',
-  place      BIGINT NOT NULL COMMENT '0: the lock; above: its waiters, in order; above 2^62: shared holders, by token; below: tombstones',
-  owner      VARBINARY(32) NOT NULL DEFAULT '' COMMENT 'the attempt that holds, waits or is refused',
-  process    VARBINARY(16) NOT NULL DEFAULT '' COMMENT 'of the holder or waiter',
-  metadata   VARBINARY(768) NOT NULL DEFAULT '' COMMENT 'likewise',
-  ttl        BIGINT NOT NULL DEFAULT 0 COMMENT 'of a waiter, in microseconds',
-  granted    BIGINT NOT NULL DEFAULT 0 COMMENT 'when the holder or waiter came, in microseconds since 1970, UTC',
-  expires    BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the lease or of the tombstone, or of the deadline of a waiter, likewise',
-  token      BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'of the last grant',
-  served     BIGINT NOT NULL DEFAULT 0 COMMENT 'place of the last waiter that was served; no waiter has one below',
-  last       BIGINT NOT NULL DEFAULT 0 COMMENT 'place of the last waiter that came',
-  unclaimed  INT NOT NULL DEFAULT 0 COMMENT 'grants in a row that were handed over and not renewed',
-  tombstones BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the last tombstone',
-  shares     TINYINT NOT NULL DEFAULT 0 COMMENT 'of the lock: 1 if readers or permits may hold it or wait for it',
-  weight     INT NOT NULL DEFAULT 0 COMMENT 'permits of a holder or waiter, 1 of a reader, 0: the whole lock',
-  capacity   INT NOT NULL DEFAULT 0 COMMENT 'of the semaphore, 0 of readers; of the lock: that of the last one who came',
-  slots      VARBINARY(1024) NOT NULL DEFAULT '' COMMENT 'permits of a holder, or of all if the lock is shared: a character 0 or 1 for each',
-  PRIMARY KEY (name, place)
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='%s%d'`, t.quoted(), maxKey, comment, schemaVersion)
-}
-
-var errNoTable = errors.New("the lock table does not exist")
-
-// prepare checks the version of the table. If the table is missing, prepare creates it.
-func (b *Backend) prepare(ctx context.Context, conn *sql.Conn) error {
-	err := b.checkSchema(ctx, conn)
-	if !errors.Is(err, errNoTable) {
-		return b.prepareRows(ctx, conn, err)
+	s := newSchema(t)
+	var b strings.Builder
+	for _, q := range s.tables() {
+		b.WriteString(q + ";\n")
 	}
-	if !b.opt.create {
-		return fmt.Errorf("%w: table %s: %w; run the statement that mysqllock.Schema returns, or allow create=true", backend.ErrInvalid, b.table, err)
+	b.WriteString("SET @interlock_mode = @@sql_mode, SESSION sql_mode = " + mode + ";\nDELIMITER //\n")
+	for _, q := range s.procedures() {
+		b.WriteString(q + "//\n")
 	}
-	if _, err := conn.ExecContext(ctx, b.table.schema()); err != nil {
-		return fmt.Errorf("creating table %s (or run the statement that mysqllock.Schema returns): %w", b.table, failure(err))
-	}
-	if err := b.checkSchema(ctx, conn); err != nil {
-		return fmt.Errorf("table %s: %w", b.table, err)
-	}
-	return b.prepareRows(ctx, conn, nil)
-}
-
-// prepareRows inserts the row with the floor of the tokens, unless err is not nil. Without that row
-// a statement that reads it would lock the gap in which others insert. prepareRows also finds out
-// whether the user may delete rows: without that privilege a lock could be acquired and not
-// released. A user who may read only, and a read-only server, are good enough to inspect.
-func (b *Backend) prepareRows(ctx context.Context, conn *sql.Conn, err error) error {
-	for _, q := range []string{"INSERT IGNORE INTO {table} (name,place) VALUES ('',0)", "DELETE FROM {table} WHERE name='' AND place=-1"} {
-		if err == nil {
-			_, err = conn.ExecContext(ctx, b.sql(q, values{}))
-		}
-		switch number(err) {
-		case errTableDenied, errColumnDenied, errAccessDenied:
-			b.denied, err = failure(err), nil
-		case errReadOnly, errReadOnlyTx, errReadOnlyEngine:
-			err = nil
-		}
-	}
-	return failure(err)
-}
-
-func (b *Backend) checkSchema(ctx context.Context, conn *sql.Conn) error {
-	database := "DATABASE()"
-	if b.table.database != "" {
-		database = lit(b.table.database)
-	}
-	var engine, tableComment string
-	q := fmt.Sprintf("SELECT COALESCE(engine,''), COALESCE(table_comment,'') FROM information_schema.tables WHERE table_schema = CONVERT(%s USING utf8) AND table_name = CONVERT(%s USING utf8)", database, lit(b.table.name)) //nolint:gosec // hex literals
-	err := conn.QueryRowContext(ctx, q).Scan(&engine, &tableComment)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return errNoTable
-	case err != nil:
-		return failure(err)
-	}
-	version, ours := strings.CutPrefix(tableComment, comment)
-	switch {
-	case !ours:
-		return fmt.Errorf("%w: table %s is not a lock table (its comment is %.60q); choose another with ?table=", backend.ErrInvalid, b.table, tableComment)
-	case version != fmt.Sprint(schemaVersion):
-		return fmt.Errorf("%w: table %s has schema %.20q, this version of the driver wants %d", backend.ErrInvalid, b.table, version, schemaVersion)
-	case !strings.EqualFold(engine, "InnoDB"):
-		return fmt.Errorf("%w: table %s has engine %s, want InnoDB", backend.ErrInvalid, b.table, engine)
-	}
-	return nil
+	b.WriteString("DELIMITER ;\nSET SESSION sql_mode = @interlock_mode")
+	return b.String(), nil
 }

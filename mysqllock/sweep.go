@@ -14,134 +14,189 @@ import (
 
 const (
 	sweepPage  = 1000 // rows that one statement reads
-	sweepBatch = 100  // locks that one transaction deletes
+	sweepBatch = 100  // rows that one statement deletes
 	sweepPause = 10 * time.Millisecond
+	markEvery  = 6 * time.Hour  // how often a process records which version of the procedures it uses
+	minVersion = 24 * time.Hour // for how long an unused version stays at least
+	staleEvent = time.Hour      // after which no process will read an event
 )
 
-// sweepUnused deletes unused rows, until Close. Of all clients one sweeps four times within the
-// retention: each asks whether it is to be it, at times of its own.
-func (b *Backend) sweepUnused() {
-	interval := b.opt.retention / 4
-	turn := b.sql(fmt.Sprintf("UPDATE {table} SET granted={now} WHERE name='' AND place=0 AND granted<{now}-%d", interval.Microseconds()), values{})
-	for sleep(b.life, interval/2+rand.N(interval/2)) {
-		if n, err := b.exec(b.life, turn); err == nil && n > 0 {
-			_, _ = b.Sweep(b.life, b.opt.retention)
+// sweepUnused records that the procedures are in use, and deletes unused rows, until Close. Of all clients one sweeps four
+// times within the retention: each asks whether it is to be it, at times of its own.
+func (s *service) sweepUnused() {
+	interval := markEvery
+	if s.opt.retention > 0 {
+		interval = min(interval, s.opt.retention/4)
+	}
+	life := s.life.Context()
+	for sleep(life, interval/2+rand.N(interval/2)) {
+		_ = s.read(life, s.markUsed)
+		if s.opt.retention == 0 {
+			continue
+		}
+		turn := s.schema.sql(fmt.Sprintf("INSERT INTO `interlock` (name, expires) VALUES (%s, %s) ON DUPLICATE KEY UPDATE expires = IF(expires < %[2]s - %d, %[2]s, expires)",
+			lit(turnName), clock, interval.Microseconds()))
+		if n, err := s.change(life, turn); err == nil && n > 0 {
+			_, _ = s.sweep(life, s.opt.retention)
 		}
 	}
 }
 
-// Sweep deletes the rows of locks without a holder and without waiters that were not used
-// for that long, and returns the number of locks, also with an error. Clients do so by
-// themselves, see WithRetention. Tokens still rise: the greatest token of the deleted rows stays.
-// The minimum is one minute. Sweep needs DELETE on the table. It reads 1,000 rows in a statement,
-// and locks no row of a lock that is in use.
+// Sweep deletes the rows of locks without a holder and without waiters that were not used for that long, and returns the
+// number of locks, also with an error. Clients do so by themselves, see WithRetention. Tokens still rise, because a new row
+// begins with the clock of the server. The minimum is one minute. Sweep needs DELETE on the tables. It reads 1,000 rows in a
+// statement, and locks no row of a lock that is in use.
 func (b *Backend) Sweep(ctx context.Context, unused time.Duration) (int, error) {
 	if unused < backend.MinRetention {
 		return 0, backend.Invalid("time unused", unused, "1m or more")
 	}
-	deleted, after := 0, place{}
-	for {
-		page, err := b.readPage(ctx, after, unused)
-		for _, name := range page.dead {
+	return b.svc.sweep(ctx, unused)
+}
+
+func (s *service) sweep(ctx context.Context, unused time.Duration) (int, error) {
+	deleted, err := s.sweepLocks(ctx, unused)
+	if err == nil {
+		// tombstones, and what is left of locks whose rows were deleted by hand
+		err = s.sweepRows(ctx, "`interlock_places`", "place", "place < 0 AND since <= "+clock+
+			" OR NOT EXISTS (SELECT 1 FROM `interlock` l WHERE l.name = q.name)")
+	}
+	if err == nil {
+		err = s.sweepRows(ctx, "`interlock_events`", "id", fmt.Sprintf("sent < %s - %d", clock, staleEvent.Microseconds()))
+	}
+	if err == nil {
+		err = s.dropVersions(ctx, max(unused, minVersion))
+	}
+	return deleted, err
+}
+
+// sweepLocks also frees locks whose holders and waiters have died.
+func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted int, err error) {
+	old := fmt.Sprintf("expires < %s - %d AND token < %[1]s - %[2]d AND ended <= %[1]s", clock, unused.Microseconds())
+	const free = "owner IS NULL AND shares = 0 AND waiters = 0"
+	for after := "\x01"; ; {
+		var names, dead []string
+		n := 0
+		err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
+			names, dead, n = nil, nil, 0
+			rows, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf("SELECT name, %s, %s FROM `interlock` WHERE name > %s ORDER BY name LIMIT %d", old, free, lit(after), sweepPage)))
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var isOld, isFree bool
+				if err := rows.Scan(&after, &isOld, &isFree); err != nil {
+					return err
+				}
+				n++
+				switch {
+				case isOld && isFree:
+					names = append(names, lit(after))
+				case isOld:
+					dead = append(dead, lit(after))
+				}
+			}
+			return rows.Err()
+		})
+		for _, name := range dead {
 			if err == nil {
-				_, err = b.pass(ctx, values{row: name}, true) // frees the lock
+				_, err = s.ask(ctx, s.rule("pass", name, "''"), false)
 			}
 		}
-		for some := range slices.Chunk(page.unused, sweepBatch) {
+		for some := range slices.Chunk(names, sweepBatch) {
 			if err == nil {
 				var n int
-				n, err = b.count(ctx, b.deletePacket(some, unused))
+				n, err = s.change(ctx, s.schema.sql("DELETE FROM `interlock` WHERE name IN ("+strings.Join(some, ",")+") AND "+free+" AND "+old))
 				deleted += n
 			}
 		}
-		for some := range slices.Chunk(page.void, sweepBatch) {
-			if err == nil {
-				_, err = b.exec(ctx, b.sql("DELETE l FROM {table} l FORCE INDEX (PRIMARY) WHERE (name,place) IN ("+strings.Join(some, ",")+") AND place<0 AND expires<={now}", values{}))
-			}
-		}
-		if after = page.last; err != nil || after.name == "" {
+		if err != nil || n < sweepPage {
 			return deleted, err
 		}
 		sleep(ctx, sweepPause)
 	}
 }
 
-// place is the primary key of a row.
-type place struct {
-	name  string
-	place int64
+// sweepRows deletes rows of another table, of which that column is the second part of the primary key.
+func (s *service) sweepRows(ctx context.Context, name, column, which string) error {
+	first := map[string]string{"place": "name", "id": "process"}[column]
+	after, last := "", int64(0)
+	for {
+		var keys []string
+		n := 0
+		err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
+			keys, n = nil, 0
+			rows, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf("SELECT q.%[1]s, q.%[2]s, %[3]s FROM %[4]s q WHERE q.%[1]s >= %[5]s AND (q.%[1]s > %[5]s OR q.%[2]s > %[6]d) ORDER BY q.%[1]s, q.%[2]s LIMIT %[7]d",
+				first, column, which, name, lit(after), last, sweepPage)))
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var selected bool
+				if err := rows.Scan(&after, &last, &selected); err != nil {
+					return err
+				}
+				if n++; selected {
+					keys = append(keys, fmt.Sprintf("(%s,%d)", lit(after), last))
+				}
+			}
+			return rows.Err()
+		})
+		for some := range slices.Chunk(keys, sweepBatch) {
+			if err == nil {
+				_, err = s.change(ctx, s.schema.sql(fmt.Sprintf("DELETE q FROM %s q WHERE (q.%s, q.%s) IN (%s) AND (%s)", name, first, column, strings.Join(some, ","), which)))
+			}
+		}
+		if err != nil || n < sweepPage {
+			return err
+		}
+		sleep(ctx, sweepPause)
+	}
 }
 
-func (p place) literal() string { return fmt.Sprintf("(%s,%d)", lit(p.name), p.place) }
-
-type page struct {
-	last   place    // the last row; its name is "" if there was none
-	dead   []string // unused locks whose waiters have died, or whose shared holders: names
-	unused []string // these and other unused locks: primary keys, as literals
-	void   []string // tombstones, as literals
-}
-
-// unusedFor is the condition for the row of a lock that has had no holder for a time. {at} is the
-// server's clock.
-func unusedFor(unused time.Duration) string {
-	return fmt.Sprintf("expires<={at} AND tombstones<={at} AND GREATEST(expires,granted)<{at}-%[1]d AND (granted>0 OR token<{at}-%[1]d)", unused.Microseconds())
-}
-
-// readPage reads rows without a lock.
-func (b *Backend) readPage(ctx context.Context, after place, unused time.Duration) (page, error) {
-	q := b.sql(fmt.Sprintf(`SELECT l.name,l.place,l.place=0 AND l.name<>'' AND %s,served<last,
-EXISTS(SELECT 1 FROM {table} w WHERE w.name=l.name AND w.place>l.served AND l.place=0 AND l.expires>={now}-%d-w.ttl),l.place<0 AND expires<={now},
-l.place=0 AND l.expires={end} AND NOT EXISTS(SELECT 1 FROM {table} h WHERE h.name=l.name AND h.place>{shares} AND h.expires>={now}-%[6]d)
-FROM {table} l WHERE l.name>=%[3]s AND (l.name>%[3]s OR l.place>%[4]d) ORDER BY l.name,l.place LIMIT %[5]d`,
-		strings.ReplaceAll(unusedFor(unused), "{at}", "{now}"), deadAfter.Microseconds(), lit(after.name), after.place, sweepPage, unused.Microseconds()), values{})
-	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (p page, err error) {
-		rows, err := c.QueryContext(ctx, q)
+// dropVersions drops the versions of the procedures that no process has used for that long.
+func (s *service) dropVersions(ctx context.Context, unused time.Duration) error {
+	old := fmt.Sprintf("name > X'00' AND name < X'01' AND LENGTH(name) = %d AND expires < %s - %d", 1+len(s.schema.version), clock, unused.Microseconds())
+	var drops []string
+	err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
+		drops = nil
+		rows, err := c.QueryContext(ctx, s.schema.sql("SELECT r.routine_name FROM `interlock` l JOIN information_schema.routines r ON r.routine_schema = "+
+			s.database()+" AND r.routine_name LIKE CONCAT('interlock\\_%\\_', CONVERT(SUBSTRING(l.name, 2) USING utf8mb4)) WHERE l."+old))
 		if err != nil {
-			return p, failure(err)
+			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var unused, waiters, alive, void, ended bool
-			if err := rows.Scan(&p.last.name, &p.last.place, &unused, &waiters, &alive, &void, &ended); err != nil {
-				return p, failure(err)
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return err
 			}
-			switch {
-			case ended: // its last shared holder has expired
-				p.dead, p.unused = append(p.dead, p.last.name), append(p.unused, p.last.literal())
-			case unused && !alive:
-				p.unused = append(p.unused, p.last.literal())
-				if waiters {
-					p.dead = append(p.dead, p.last.name)
-				}
-			case void:
-				p.void = append(p.void, p.last.literal())
-			}
+			drops = append(drops, "DROP PROCEDURE IF EXISTS "+table{s.schema.table.database, name}.quoted())
 		}
-		return p, failure(rows.Err())
+		return rows.Err()
 	})
+	for _, q := range append(drops, s.schema.sql("DELETE FROM `interlock` WHERE "+old)) {
+		if err == nil {
+			_, err = s.change(ctx, q)
+		}
+	}
+	return err
 }
 
-// deletePacket deletes those of some locks that are unused and have no waiters. It first raises the
-// floor of the tokens: a new row of such a name begins above it.
-func (b *Backend) deletePacket(keys []string, unused time.Duration) packet {
-	const floor = "name='' AND place=0"
-	these := "FORCE INDEX (PRIMARY) WHERE (name,place) IN (" + strings.Join(keys, ",") + ") AND served=last AND " +
-		strings.ReplaceAll(unusedFor(unused), "{at}", "@interlock_now")
-	return b.packet(values{}, packet{
-		"START TRANSACTION",
-		"SELECT {now},MAX(token) INTO @interlock_now,@interlock_last FROM {table} WHERE " + floor + " FOR UPDATE",
-		"SELECT IFNULL(MAX(token),0),COUNT(*) INTO @interlock_last,@interlock_do FROM {table} l " + these + " FOR UPDATE",
-		"INSERT INTO {table} (name,place,token) VALUES ('',0,@interlock_last) ON DUPLICATE KEY UPDATE token=GREATEST(token,@interlock_last)",
-		"DELETE l FROM {table} l " + these,
-		commit,
-		"SELECT @interlock_do",
+// change executes a statement at READ COMMITTED, and returns how many rows it changed.
+func (s *service) change(ctx context.Context, q string) (n int, err error) {
+	err = s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
+		if _, err := c.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+			return err
+		}
+		r, err := c.ExecContext(ctx, q)
+		if err != nil {
+			return err
+		}
+		changed, err := r.RowsAffected()
+		n = int(changed)
+		return err
 	})
-}
-
-// count sends a packet whose result is a number.
-func (b *Backend) count(ctx context.Context, p packet) (int, error) {
-	return run(ctx, b, b.poolConn, func(ctx context.Context, c *sql.Conn) (n int, err error) {
-		err = b.queryOne(ctx, c, p, &n)
-		return n, err
-	})
+	return n, err
 }

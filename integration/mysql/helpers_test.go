@@ -23,7 +23,7 @@ import (
 const bound = 20 * time.Second
 
 // eventually waits until ok returns true, and fails the test after bound.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	end := time.Now().Add(bound)
 	for !ok() {

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -174,6 +175,14 @@ func mysqlURL(addr string, o Options) string {
 // MySQLPool returns a pool of connections of root, with more settings if they are given.
 func MySQLPool(t testing.TB, s *Server, set func(*mysql.Config)) *sql.DB {
 	t.Helper()
+	db := sql.OpenDB(MySQLConnector(t, s, set))
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// MySQLConnector is MySQLPool for a pool that the test makes.
+func MySQLConnector(t testing.TB, s *Server, set func(*mysql.Config)) driver.Connector {
+	t.Helper()
 	c := mysqlConfig(s.Addr(), s.options)
 	c.DBName = MySQLDatabase
 	if set != nil {
@@ -183,9 +192,7 @@ func MySQLPool(t testing.TB, s *Server, set func(*mysql.Config)) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := sql.OpenDB(connector)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
+	return connector
 }
 
 func mysqlConfig(addr string, o Options) *mysql.Config {

@@ -1,0 +1,107 @@
+package mysqllock
+
+import (
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+// Statuses of replies.
+const (
+	granted = "granted"
+	held    = "held"
+	refused = "refused"
+	guarded = "guarded" // a transaction of Guard has locked the row of the holder
+)
+
+// reply is what a procedure answers. Times are in microseconds.
+type reply struct {
+	sent            time.Time
+	status          string
+	clock           int64
+	token, lease    sql.NullInt64
+	pass, ask       int64
+	noPlace, watch  bool
+	owner           sql.NullString
+	metadata, slots []byte
+}
+
+// scan reads the next result set, if it has a row.
+func (r *reply) scan(rows *sql.Rows) error {
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	to := make([]any, len(columns))
+	for i, name := range columns {
+		if to[i] = r.field(name); to[i] == nil {
+			return fmt.Errorf("a column %q in a reply", name)
+		}
+	}
+	if !rows.Next() {
+		return noRow(rows.Err())
+	}
+	return rows.Scan(to...)
+}
+
+func noRow(err error) error {
+	if err == nil {
+		err = sql.ErrNoRows
+	}
+	return err
+}
+
+func (r *reply) field(name string) any {
+	switch name {
+	case "status":
+		return &r.status
+	case "clock":
+		return &r.clock
+	case "token":
+		return &r.token
+	case "lease":
+		return &r.lease
+	case "pass":
+		return &r.pass
+	case "ask":
+		return &r.ask
+	case "no_place":
+		return &r.noPlace
+	case "watch":
+		return &r.watch
+	case "owner":
+		return &r.owner
+	case "metadata":
+		return &r.metadata
+	case "slots":
+		return &r.slots
+	}
+	return nil
+}
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+func (r *reply) now() time.Duration { return micros(r.clock) }
+
+// holder returns the holder in a reply, nil if there is none.
+func (r *reply) holder() *backend.Holder {
+	if !r.owner.Valid {
+		return nil
+	}
+	return &backend.Holder{
+		Contender: backend.Contender{Owner: r.owner.String, Metadata: string(r.metadata)},
+		Token:     uint64(r.token.Int64), Left: micros(max(r.lease.Int64, 0)),
+	}
+}
+
+// parseSlots returns the permits of a string with a digit for each, 1 if it is held.
+func parseSlots(s []byte) (slots []int) {
+	for i, c := range s {
+		if c == '1' {
+			slots = append(slots, i)
+		}
+	}
+	return slots
+}

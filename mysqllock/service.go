@@ -1,0 +1,168 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
+	"github.com/interlock-go/lock/backend/queue"
+)
+
+// tombstoneTTL is as in rule.sql, and longer than data of a dead connection can be in flight.
+const tombstoneTTL = 5 * time.Minute
+
+// service is the queue.Service: a procedure each.
+type service struct {
+	server
+	db        *sql.DB
+	ownDB     bool   // Close closes db
+	address   string // for errors: " at host:port", or empty
+	opt       options
+	schema    *schema
+	process   string        // 'l' and 16 hex digits if it listens, or 'p' if it polls
+	denied    error         // the user may not acquire locks
+	acquiring chan struct{} // requests to acquire in flight: the other connections are kept for renewals and releases
+	life      *call.Life
+	testing   atomic.Bool // testIdle runs
+	listener  *listener   // nil: the process polls
+	events    queue.Events
+}
+
+var (
+	_ queue.Service = (*service)(nil)
+	_ queue.Pusher  = (*service)(nil)
+)
+
+// Acquire implements queue.Service.
+func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
+	if err := checkOwner(a.Owner); err != nil {
+		return queue.Answer{}, err
+	}
+	if s.denied != nil {
+		return queue.Answer{}, backend.NotExecuted(s.denied)
+	}
+	q := s.call("acquire", lit(s.key(a.Key)), lit(a.Owner), lit(s.process), lit(a.Metadata), micro(a.TTL),
+		strconv.Itoa(a.Share.Weight), strconv.Itoa(a.Share.Capacity), flag(a.Mode != queue.NoQueue))
+	r, err := s.ask(ctx, q, true)
+	switch {
+	case rolledBack(err):
+		return queue.Answer{}, queue.Retry(err)
+	case err != nil:
+		return queue.Answer{}, err
+	}
+	ans := queue.Answer{
+		Sent: r.sent, Now: r.now(), Left: micros(r.lease.Int64), NoPlace: r.noPlace, Pass: micros(r.pass),
+		Refused: r.status == refused, Granted: r.status == granted, Watch: r.watch, Ask: micros(r.ask),
+	}
+	if ans.Granted {
+		ans.Token, ans.Slots = uint64(r.token.Int64), parseSlots(r.slots)
+	} else if h := r.holder(); h != nil {
+		ans.Holder = *h
+	}
+	return ans, nil
+}
+
+// Renew implements queue.Service.
+func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed {
+	calls := make([]string, len(holds))
+	for i, h := range holds {
+		calls[i] = s.call("renew", lit(s.key(h.Key)), lit(h.Owner), lit(s.process), micro(h.TTL), flag(h.Exactly))
+	}
+	all := make([]queue.Renewed, len(holds))
+	for i, r := range s.askAll(ctx, calls) {
+		if r.err == nil && r.status != held {
+			r.err = fmt.Errorf("%w: row %.200q of table %s is not held by this attempt", backend.ErrLost, s.key(holds[i].Key), s.schema.table)
+		}
+		all[i] = queue.Renewed{Sent: r.sent, Now: r.now(), Pass: micros(r.pass), Err: r.err}
+	}
+	return all
+}
+
+// End implements queue.Service.
+func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
+	all := make([]queue.Ended, len(ends))
+	var at []int
+	var calls []string
+	for i, e := range ends {
+		if q, err := s.ending(e); err != nil {
+			all[i].Err = err
+		} else {
+			at, calls = append(at, i), append(calls, q)
+		}
+	}
+	for i, r := range s.askAll(ctx, calls) {
+		e := queue.Ended{Now: r.now(), Held: r.status == held, Pass: micros(r.pass), Err: r.err}
+		if ends[at[i]].Kind == queue.Break {
+			e.Holder = r.holder()
+		}
+		all[at[i]] = e
+	}
+	return all
+}
+
+func (s *service) ending(e queue.End) (string, error) {
+	key, owner := lit(s.key(e.Key)), lit(e.Owner)
+	switch e.Kind {
+	case queue.Break:
+		return s.rule("break", key, owner), nil
+	case queue.Downgrade:
+		if e.Share.Capacity > 0 {
+			return "", backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")
+		}
+		return s.rule("downgrade", key, owner), nil
+	}
+	return s.call("end", key, owner, lit(s.process), flag(e.Late)), checkOwner(e.Owner)
+}
+
+// Pass implements queue.Service.
+func (s *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
+	r, err := s.ask(ctx, s.rule("pass", lit(s.key(key)), "''"), false)
+	return queue.Passed{Now: r.now(), Pass: micros(r.pass)}, err
+}
+
+// Close implements queue.Service. It does not close a pool that was passed to New.
+func (s *service) Close(ctx context.Context) error {
+	err := s.life.Close(ctx)
+	if s.ownDB {
+		_ = s.db.Close()
+	}
+	return err
+}
+
+// call returns the statement that calls a procedure. The arguments are literals.
+func (s *service) call(op string, args ...string) string {
+	size := 128
+	for _, a := range args {
+		size += len(a) + 1
+	}
+	q := make([]byte, 0, size)
+	q = append(append(append(q, "CALL "...), s.schema.procedure(op)...), '(')
+	for i, a := range args {
+		if i > 0 {
+			q = append(q, ',')
+		}
+		q = append(q, a...)
+	}
+	return string(append(q, ')'))
+}
+
+func (s *service) rule(op, key, owner string) string {
+	return s.call("rule", "'"+op+"'", key, owner, lit(s.process), "0", "FALSE", "''", "0", "0")
+}
+
+// micro returns d in microseconds, rounded up: a lease must not be shorter than requested.
+func micro(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
+}
+
+func flag(b bool) string {
+	if b {
+		return "TRUE"
+	}
+	return "FALSE"
+}

@@ -1,0 +1,411 @@
+-- rule takes the steps of an operation, as package queuetest has them, with the row of the lock locked.
+--   p_op     acquire, renew, keep (a renewal to that end exactly), end, downgrade, break, pass
+--   p_owner  of a break: '' ends all holders
+--   p_flag   of acquire: the attempt enters the queue; of end: later requests of the attempt are refused
+-- The variables l_ are the row of the lock, s_ the place of the attempt, f_ the holder whose lease ends first, h_ the first
+-- waiter, and x_ a share holder. The status of the answer is granted, waits, refused, held, lost or guarded.
+CREATE PROCEDURE `interlock_rule`(
+  p_op VARBINARY(10), p_name VARBINARY(1225), p_owner VARBINARY(32), p_process VARBINARY(20), p_ttl BIGINT, p_flag BOOL,
+  p_metadata VARBINARY(768), p_weight INT, p_capacity INT)
+  MODIFIES SQL DATA SQL SECURITY INVOKER
+rule: BEGIN
+  DECLARE share_base BIGINT DEFAULT 4611686018427387904; -- places of share holders are above it
+  DECLARE provisional_ttl, inform_every, inform_slack, look_again BIGINT;
+  DECLARE l_token, l_since, l_expires, l_last, l_served, l_informed, l_asked_at, l_ended BIGINT;
+  DECLARE l_shares, l_weight, l_capacity, l_pushed, l_waiters, l_lapses INT;
+  DECLARE l_owner, l_watcher, l_asked VARBINARY(32);
+  DECLARE l_process, l_asked_process VARBINARY(20);
+  DECLARE l_metadata VARBINARY(768);
+  DECLARE l_slots VARBINARY(1024);
+  DECLARE l_suspects VARBINARY(4096);
+  DECLARE l_unclaimed BOOL;
+  DECLARE s_place, s_ends, s_token BIGINT;
+  DECLARE s_slots VARBINARY(1024) DEFAULT '';
+  DECLARE s_holds, s_waits, s_asks, s_watch BOOL DEFAULT FALSE;
+  DECLARE f_place, f_ends BIGINT;
+  DECLARE f_owner VARBINARY(32);
+  DECLARE f_process VARBINARY(20);
+  DECLARE f_metadata VARBINARY(768);
+  DECLARE f_unclaimed BOOL DEFAULT FALSE;
+  DECLARE h_place, h_ttl BIGINT;
+  DECLARE h_weight, h_capacity INT;
+  DECLARE h_owner VARBINARY(32);
+  DECLARE h_process VARBINARY(20);
+  DECLARE h_metadata VARBINARY(768);
+  DECLARE h_fits, h_self, h_dead BOOL;
+  DECLARE x_place, x_after, x_upto, x_ends BIGINT;
+  DECLARE x_weight INT;
+  DECLARE x_owner VARBINARY(32);
+  DECLARE x_process VARBINARY(20);
+  DECLARE x_metadata VARBINARY(768);
+  DECLARE x_slots VARBINARY(1024);
+  DECLARE x_unclaimed BOOL;
+  DECLARE b_owner VARBINARY(32); -- the holder in the answer to a break
+  DECLARE b_metadata VARBINARY(768);
+  DECLARE b_token, b_ends BIGINT;
+  DECLARE t, noted_end, lease, pass BIGINT;
+  DECLARE noted VARBINARY(32);
+  DECLARE slots VARBINARY(1024);
+  DECLARE wake, seen MEDIUMBLOB DEFAULT '';
+  DECLARE removed, changed, held, more BOOL DEFAULT FALSE;
+  DECLARE n, at INT DEFAULT 0;
+  DECLARE ask BIGINT DEFAULT 0;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK AND NO CHAIN NO RELEASE;
+    RESIGNAL;
+  END;
+
+  SET provisional_ttl = 3000000, inform_every = 1000000, inform_slack = 20000, look_again = 250000;
+  IF p_op = 'break' OR p_op = 'pass' THEN
+    SET p_process = '';
+  END IF;
+  lock_row: LOOP
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    SELECT l.token, l.owner, l.process, l.metadata, l.since, l.unclaimed, l.expires, l.shares, l.weight, l.capacity, l.slots,
+      l.pushed, l.waiters, l.last, l.served, l.watcher, l.suspects, l.lapses, l.informed, l.asked, l.asked_process,
+      l.asked_at, l.ended
+    INTO l_token, l_owner, l_process, l_metadata, l_since, l_unclaimed, l_expires, l_shares, l_weight, l_capacity, l_slots,
+      l_pushed, l_waiters, l_last, l_served, l_watcher, l_suspects, l_lapses, l_informed, l_asked, l_asked_process,
+      l_asked_at, l_ended
+    FROM `interlock` l WHERE l.name = p_name FOR UPDATE;
+    IF l_token IS NOT NULL THEN
+      LEAVE lock_row;
+    END IF;
+    IF p_op <> 'acquire' AND NOT (p_op = 'end' AND p_flag) THEN
+      COMMIT AND NO CHAIN NO RELEASE;
+      SELECT IF(p_op = 'pass', 'held', 'lost') AS status,
+        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS clock;
+      LEAVE rule;
+    END IF;
+    INSERT IGNORE INTO `interlock` (name) VALUES (p_name);
+    IF ROW_COUNT() = 1 THEN -- if the name had a row that was deleted, its places mean nothing any more
+      DELETE q FROM `interlock_places` q WHERE q.name = p_name;
+    END IF;
+    COMMIT AND NO CHAIN NO RELEASE;
+  END LOOP;
+  SET t = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+  IF p_op = 'acquire' AND l_ended > t AND EXISTS (SELECT 1 FROM `interlock_places` q
+    WHERE q.name = p_name AND q.place = -1 - CAST(CONV(LEFT(p_owner, 15), 16, 10) AS SIGNED) AND q.owner = p_owner AND q.since > t) THEN
+    ROLLBACK AND NO CHAIN NO RELEASE;
+    SELECT 'refused' AS status, t AS clock;
+    LEAVE rule;
+  END IF;
+
+  -- 1. Expire. A share holder whose row a transaction of Guard has locked stays one.
+  IF l_owner IS NOT NULL AND l_expires <= t THEN
+    IF l_unclaimed THEN
+      SET l_lapses = LEAST(l_lapses + 1, 9), l_suspects = LEFT(CONCAT(REPLACE(l_suspects, CONCAT(l_process, ','), ''), l_process, ','), 4080);
+    END IF;
+    SET l_owner = NULL, removed = TRUE;
+  END IF;
+  IF l_shares > 0 AND l_expires <= t THEN
+    expire: LOOP
+      SET x_place = NULL;
+      SELECT q.place, q.process, q.weight, q.slots, q.unclaimed INTO x_place, x_process, x_weight, x_slots, x_unclaimed
+      FROM `interlock_places` q WHERE q.name = p_name AND q.ends > 0 AND q.ends <= t
+      ORDER BY q.ends, q.place LIMIT 1 FOR UPDATE SKIP LOCKED;
+      IF x_place IS NULL THEN
+        LEAVE expire;
+      END IF;
+      IF x_unclaimed THEN
+        SET l_lapses = LEAST(l_lapses + 1, 9), l_suspects = LEFT(CONCAT(REPLACE(l_suspects, CONCAT(x_process, ','), ''), x_process, ','), 4080);
+      END IF;
+      CALL `interlock_drop`(p_name, x_place, x_weight, x_slots, x_unclaimed, l_shares, l_weight, l_slots, l_pushed);
+      SET removed = TRUE;
+    END LOOP;
+  END IF;
+  IF l_owner IS NULL AND l_shares = 0 AND l_waiters = 0 THEN
+    SET l_suspects = '', l_lapses = 0, l_informed = 0;
+  END IF;
+
+  -- 2. Note.
+  IF NOT removed THEN
+    SET noted = l_watcher, noted_end = l_expires;
+  END IF;
+
+  -- 3. Life.
+  IF p_process <> '' THEN
+    IF l_owner IS NOT NULL AND l_unclaimed AND l_process = p_process THEN
+      SET l_unclaimed = FALSE, l_lapses = 0;
+    END IF;
+    IF l_pushed > 0 THEN
+      UPDATE (SELECT q.place FROM `interlock_places` q WHERE q.name = p_name AND q.place > share_base AND q.unclaimed
+        AND q.process = p_process LIMIT 1000000 FOR UPDATE SKIP LOCKED) m
+      STRAIGHT_JOIN `interlock_places` q ON q.name = p_name AND q.place = m.place SET q.unclaimed = FALSE;
+      SET n = ROW_COUNT();
+      IF n > 0 THEN
+        SET l_pushed = l_pushed - n, l_lapses = 0;
+      END IF;
+    END IF;
+    SET l_suspects = REPLACE(l_suspects, CONCAT(p_process, ','), '');
+    IF l_asked_process = p_process THEN
+      SET l_asked = NULL, l_asked_process = NULL;
+    END IF;
+  END IF;
+
+  -- 4. The operation.
+  IF p_owner <> '' AND NOT l_owner <=> p_owner AND (l_shares > 0 OR l_waiters > 0) THEN
+    SELECT q.place, q.ends, q.slots INTO s_place, s_ends, s_slots
+    FROM `interlock_places` q WHERE q.name = p_name AND q.owner = p_owner AND q.place > 0 LIMIT 1;
+  END IF;
+  SET held = l_owner <=> p_owner OR COALESCE(s_place > share_base, FALSE), s_waits = COALESCE(s_place < share_base, FALSE);
+  IF held AND s_place IS NOT NULL AND p_op <> 'downgrade' THEN
+    SET x_place = NULL;
+    SELECT q.place INTO x_place FROM `interlock_places` q WHERE q.name = p_name AND q.place = s_place FOR UPDATE SKIP LOCKED;
+    IF x_place IS NULL THEN
+      ROLLBACK AND NO CHAIN NO RELEASE;
+      SELECT 'guarded' AS status, t AS clock;
+      LEAVE rule;
+    END IF;
+  END IF;
+  IF held AND p_op IN ('acquire', 'renew', 'keep') THEN
+    SET s_holds = TRUE, s_token = l_token;
+    IF s_place IS NULL THEN
+      SET s_ends = IF(p_op = 'keep', t + p_ttl, GREATEST(l_expires, t + p_ttl)), l_expires = s_ends;
+    ELSE
+      SET s_ends = IF(p_op = 'keep', t + p_ttl, GREATEST(s_ends, t + p_ttl)), s_token = s_place - share_base;
+      UPDATE `interlock_places` q SET q.ends = s_ends WHERE q.name = p_name AND q.place = s_place;
+    END IF;
+  ELSEIF p_op = 'end' THEN
+    IF l_owner <=> p_owner THEN
+      SET l_owner = NULL;
+    ELSEIF s_waits THEN
+      DELETE q FROM `interlock_places` q WHERE q.name = p_name AND q.place = s_place;
+      SET l_waiters = l_waiters - 1;
+      IF l_asked = p_owner THEN
+        SET l_asked = NULL, l_asked_process = NULL;
+      END IF;
+    END IF;
+    IF p_flag THEN
+      SET l_ended = t + 300000000;
+      INSERT INTO `interlock_places` (name, place, owner, since)
+      VALUES (p_name, -1 - CAST(CONV(LEFT(p_owner, 15), 16, 10) AS SIGNED), p_owner, l_ended) ON DUPLICATE KEY UPDATE since = l_ended;
+    END IF;
+  ELSEIF p_op = 'downgrade' AND l_owner <=> p_owner THEN
+    INSERT INTO `interlock_places` (name, place, owner, process, metadata, weight, since, ends, unclaimed)
+    VALUES (p_name, share_base + l_token, p_owner, l_process, l_metadata, 1, l_since, l_expires, l_unclaimed);
+    SET l_owner = NULL, l_shares = 1, l_weight = 1, l_capacity = 0, l_pushed = l_unclaimed;
+  ELSEIF p_op = 'break' THEN
+    IF l_owner IS NOT NULL THEN
+      SET b_owner = l_owner, b_token = l_token, b_metadata = l_metadata, b_ends = l_expires;
+      IF p_owner = '' OR held THEN
+        SET l_owner = NULL, held = TRUE;
+        CALL `interlock_event`(l_process, 'lost', p_name, b_owner, 0, '', t, 0, wake);
+      END IF;
+    ELSEIF l_shares > 0 THEN
+      SELECT q.owner, q.place - share_base, q.metadata, q.ends INTO b_owner, b_token, b_metadata, b_ends
+      FROM `interlock_places` q WHERE q.name = p_name AND q.ends > 0 ORDER BY q.ends, q.place LIMIT 1;
+    END IF;
+  END IF;
+  IF s_place > share_base AND p_op IN ('end', 'break') OR p_op = 'break' AND p_owner = '' AND l_shares > 0 THEN
+    SET x_after = COALESCE(s_place - 1, share_base), x_upto = COALESCE(s_place, 9223372036854775807);
+    ends: LOOP
+      SET x_place = NULL;
+      SELECT q.place, q.owner, q.process, q.metadata, q.weight, q.slots, q.ends, q.unclaimed
+      INTO x_place, x_owner, x_process, x_metadata, x_weight, x_slots, x_ends, x_unclaimed
+      FROM `interlock_places` q WHERE q.name = p_name AND q.place > x_after AND q.place <= x_upto
+      ORDER BY q.place LIMIT 1 FOR UPDATE SKIP LOCKED;
+      IF x_place IS NULL THEN
+        LEAVE ends;
+      END IF;
+      CALL `interlock_drop`(p_name, x_place, x_weight, x_slots, x_unclaimed, l_shares, l_weight, l_slots, l_pushed);
+      IF p_op = 'break' THEN
+        IF n = 0 THEN
+          SET b_owner = x_owner, b_token = x_place - share_base, b_metadata = x_metadata, b_ends = x_ends;
+        END IF;
+        SET n = n + 1;
+        CALL `interlock_event`(x_process, 'lost', p_name, x_owner, 0, '', t, 0, wake);
+      END IF;
+      SET held = TRUE, x_after = x_place;
+    END LOOP;
+    IF p_op = 'break' AND p_owner = '' AND l_shares > 0 THEN
+      ROLLBACK AND NO CHAIN NO RELEASE; -- of the holders one is guarded
+      SELECT 'guarded' AS status, t AS clock;
+      LEAVE rule;
+    END IF;
+  END IF;
+
+  -- 5. Admit: the waiters in their order, and behind the last one the attempt that asks.
+  SET n = 0;
+  admit: LOOP
+    SET h_place = NULL, h_self = FALSE, h_dead = FALSE;
+    IF l_waiters > 0 THEN
+      SELECT q.place, q.owner, q.process, q.metadata, q.weight, q.capacity, q.ttl
+      INTO h_place, h_owner, h_process, h_metadata, h_weight, h_capacity, h_ttl
+      FROM `interlock_places` q WHERE q.name = p_name AND q.place > l_served AND q.place < share_base
+      ORDER BY q.place LIMIT 1;
+    END IF;
+    IF h_place IS NULL THEN
+      SET l_waiters = 0; -- if it was not, rows were deleted by hand
+      IF p_op <> 'acquire' OR s_holds THEN
+        LEAVE admit;
+      END IF;
+      SET h_self = TRUE, h_owner = p_owner, h_process = p_process, h_metadata = p_metadata, h_weight = p_weight,
+        h_capacity = p_capacity, h_ttl = p_ttl;
+    END IF;
+    SET h_fits = l_owner IS NULL AND (l_shares = 0 OR h_weight > 0 AND (h_capacity = 0) = (l_capacity = 0)
+      AND (h_capacity = 0 OR l_weight + h_weight <= h_capacity));
+    IF h_self THEN
+      IF NOT h_fits THEN
+        LEAVE admit;
+      END IF;
+    ELSE
+      IF n = 500 THEN
+        SET more = TRUE;
+        LEAVE admit;
+      END IF;
+      IF LOCATE(CONCAT(h_process, ','), l_suspects) > 0 OR LEFT(h_process, 1) = 'l'
+        AND NOT (p_op = 'acquire' AND h_process = p_process) AND IS_USED_LOCK(CONCAT('interlock.', h_process)) IS NULL THEN
+        SET h_dead = TRUE;
+      ELSEIF NOT h_fits THEN
+        IF l_asked <=> h_owner AND l_asked_at + provisional_ttl <= t THEN
+          SET h_dead = TRUE, l_suspects = LEFT(CONCAT(l_suspects, h_process, ','), 4080);
+        ELSE
+          LEAVE admit;
+        END IF;
+      END IF;
+      DELETE q FROM `interlock_places` q WHERE q.name = p_name AND q.place = h_place;
+      SET l_waiters = l_waiters - 1, l_served = h_place, n = n + 1;
+      IF l_asked <=> h_owner THEN
+        SET l_asked = NULL, l_asked_process = NULL;
+      END IF;
+      IF h_dead THEN
+        IF LOCATE(CONCAT(h_process, ','), seen) = 0 THEN
+          SET seen = CONCAT(seen, h_process, ',');
+          CALL `interlock_event`(h_process, 'removed', p_name, h_owner, 0, '', t, 0, wake);
+        END IF;
+        ITERATE admit;
+      END IF;
+    END IF;
+    -- Grant.
+    SET l_token = GREATEST(l_token + 1, t), slots = '', lease = h_ttl;
+    IF p_op <> 'acquire' OR h_owner <> p_owner THEN
+      SET lease = LEAST(h_ttl, GREATEST(provisional_ttl >> (2 * l_lapses), 250000)), pass = LEAST(COALESCE(pass, lease), lease);
+    END IF;
+    IF h_capacity > 0 THEN
+      SET l_slots = RPAD(l_slots, GREATEST(LENGTH(l_slots), h_capacity), '0'), slots = REPEAT('0', h_capacity), at = 0,
+        x_weight = h_weight;
+      WHILE x_weight > 0 DO
+        SET at = LOCATE('0', l_slots, at + 1);
+        SET l_slots = INSERT(l_slots, at, 1, '1'), slots = INSERT(slots, at, 1, '1'), x_weight = x_weight - 1;
+      END WHILE;
+    END IF;
+    SET s_asks = p_op = 'acquire' AND h_owner = p_owner;
+    IF h_weight = 0 THEN
+      SET l_owner = h_owner, l_process = h_process, l_metadata = h_metadata, l_since = t, l_expires = t + lease,
+        l_unclaimed = NOT s_asks;
+    ELSE
+      INSERT INTO `interlock_places`
+        (name, place, owner, process, metadata, weight, capacity, slots, since, ttl, ends, unclaimed)
+      VALUES (p_name, share_base + l_token, h_owner, h_process, h_metadata, h_weight, h_capacity, slots, t, h_ttl, t + lease,
+        NOT s_asks);
+      SET l_shares = l_shares + 1, l_weight = l_weight + h_weight, l_capacity = h_capacity, l_pushed = l_pushed + (NOT s_asks);
+    END IF;
+    IF s_asks THEN
+      SET s_holds = TRUE, s_token = l_token, s_slots = slots, s_ends = t + lease;
+    ELSE
+      CALL `interlock_event`(h_process, 'granted', p_name, h_owner, l_token, slots, t, lease, wake);
+    END IF;
+    IF h_self THEN
+      SET h_place = NULL;
+      LEAVE admit;
+    END IF;
+  END LOOP;
+  IF p_op = 'acquire' AND NOT s_holds AND NOT s_waits AND p_flag THEN
+    SET l_last = l_last + 1, s_place = l_last;
+    INSERT INTO `interlock_places` (name, place, owner, process, metadata, weight, capacity, since, ttl)
+    VALUES (p_name, s_place, p_owner, p_process, p_metadata, p_weight, p_capacity, t, p_ttl);
+    SET l_waiters = l_waiters + 1, h_place = COALESCE(h_place, s_place); -- without another one h_ is the attempt already
+  END IF;
+  SET l_watcher = NULL;
+  IF l_owner IS NOT NULL THEN
+    SET f_owner = l_owner, f_process = l_process, f_place = share_base + l_token, f_metadata = l_metadata, f_unclaimed = l_unclaimed;
+  ELSEIF l_shares > 0 THEN
+    SELECT q.owner, q.process, q.place, q.metadata, q.unclaimed, q.ends
+    INTO f_owner, f_process, f_place, f_metadata, f_unclaimed, f_ends
+    FROM `interlock_places` q WHERE q.name = p_name AND q.ends > 0 ORDER BY q.ends, q.place LIMIT 1;
+    IF f_owner IS NULL THEN -- rows were deleted by hand
+      SET l_shares = 0, l_weight = 0, l_slots = '', l_pushed = 0, l_expires = t;
+    ELSE
+      SET l_expires = IF(f_ends <= t, t + look_again, f_ends);
+    END IF;
+  ELSE
+    SET l_expires = t;
+  END IF;
+
+  -- 6. Inform.
+  IF f_owner IS NOT NULL AND l_waiters > 0 THEN
+    SET l_watcher = h_owner, x_process = h_process;
+    IF h_process = f_process THEN
+      SELECT w.owner, w.process INTO l_watcher, x_process
+      FROM (SELECT q.place, q.owner, q.process FROM `interlock_places` q
+        WHERE q.name = p_name AND q.place > l_served AND q.place < share_base ORDER BY q.place LIMIT 16) w
+      WHERE w.process <> f_process ORDER BY w.place LIMIT 1;
+    END IF;
+    SET changed = NOT l_watcher <=> noted OR l_expires < noted_end - inform_slack;
+    IF changed AND NOT (p_op = 'acquire' AND l_watcher = p_owner) THEN
+      CALL `interlock_event`(x_process, 'ends', p_name, l_watcher, 0, '', t, l_expires - t, wake);
+    END IF;
+    IF pass IS NOT NULL AND l_informed + inform_every <= t THEN
+      SET l_informed = t, x_after = l_served, seen = CONCAT(f_process, ','), n = 0;
+      inform: LOOP
+        SET x_place = NULL;
+        SELECT q.place, q.owner, q.process INTO x_place, x_owner, x_process FROM `interlock_places` q
+        WHERE q.name = p_name AND q.place > x_after AND q.place < share_base ORDER BY q.place LIMIT 1;
+        IF x_place IS NULL OR n = 16 THEN
+          LEAVE inform;
+        END IF;
+        IF LOCATE(CONCAT(x_process, ','), seen) = 0 THEN
+          SET seen = CONCAT(seen, x_process, ',');
+          IF NOT (p_op = 'acquire' AND x_owner = p_owner) AND NOT (changed AND x_owner = l_watcher) THEN
+            CALL `interlock_event`(x_process, 'ends', p_name, x_owner, 0, '', t, l_expires - t, wake);
+          END IF;
+        END IF;
+        SET n = n + 1, x_after = x_place;
+      END LOOP;
+    END IF;
+  END IF;
+
+  -- The answer.
+  IF p_op = 'acquire' AND NOT s_holds THEN
+    SET s_watch = l_watcher <=> p_owner OR f_unclaimed;
+    IF h_place IS NOT NULL AND h_process <> p_process AND l_owner IS NULL AND (l_shares = 0 OR p_weight > 0
+      AND (p_capacity = 0) = (l_capacity = 0) AND (p_capacity = 0 OR l_weight + p_weight <= p_capacity)) THEN
+      IF l_asked IS NULL THEN
+        SET l_asked = h_owner, l_asked_process = h_process, l_asked_at = t;
+        CALL `interlock_event`(h_process, 'asked', p_name, h_owner, 0, '', t, 0, wake);
+      END IF;
+      SET ask = l_asked_at + provisional_ttl - t;
+    END IF;
+  ELSEIF p_op = 'pass' THEN
+    IF l_owner IS NOT NULL AND l_unclaimed THEN
+      SET pass = l_expires - t;
+    ELSEIF l_pushed > 0 THEN
+      SET pass = (SELECT GREATEST(MIN(q.ends) - t, 1) FROM `interlock_places` q
+        WHERE q.name = p_name AND q.place > share_base AND q.unclaimed);
+    END IF;
+  END IF;
+  UPDATE `interlock` l
+  SET l.token = l_token, l.owner = l_owner, l.process = l_process, l.metadata = l_metadata, l.since = l_since,
+    l.unclaimed = l_unclaimed, l.expires = l_expires, l.shares = l_shares, l.weight = l_weight, l.capacity = l_capacity,
+    l.slots = l_slots, l.pushed = l_pushed, l.waiters = l_waiters, l.last = l_last, l.served = l_served,
+    l.watcher = l_watcher, l.suspects = l_suspects, l.lapses = l_lapses, l.informed = l_informed, l.asked = l_asked,
+    l.asked_process = l_asked_process, l.asked_at = l_asked_at, l.ended = l_ended
+  WHERE l.name = p_name;
+  COMMIT AND NO CHAIN NO RELEASE;
+  CALL `interlock_wake`(wake);
+  SET pass = IF(more, -1, COALESCE(pass, 0));
+  IF p_op = 'break' THEN
+    SELECT IF(held, 'held', 'lost') AS status, t AS clock, pass, b_owner AS owner, b_token AS token,
+      b_metadata AS metadata, b_ends - t AS lease;
+  ELSEIF p_op <> 'acquire' THEN
+    SELECT IF(held OR p_op = 'pass', 'held', 'lost') AS status, t AS clock, pass;
+  ELSEIF s_holds THEN
+    SELECT 'granted' AS status, t AS clock, s_token AS token, s_slots AS slots, s_ends - t AS lease, NOT s_waits AS no_place, pass;
+  ELSE
+    SELECT 'waits' AS status, t AS clock, f_owner AS owner, f_place - share_base AS token, f_metadata AS metadata,
+      l_expires - t AS lease, NOT s_waits AS no_place, s_watch AS watch, ask, pass;
+  END IF;
+END
