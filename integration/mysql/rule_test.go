@@ -22,7 +22,7 @@ import (
 
 // TestService and TestDifferential show that the procedures keep the rule of queuetest.
 func TestService(t *testing.T) {
-	each(t, func(t *testing.T, s *provision.Server) {
+	everyFlavour(t, func(t *testing.T, s *provision.Server) {
 		queuetest.Test(t, ruleHarness(t, s))
 		mysqltest.NoDeadlocks(t, provision.MySQLPool(t, s, nil))
 	})
@@ -37,11 +37,19 @@ func TestDifferential(t *testing.T) {
 			t.Fatalf("LOCK_TEST_SEQUENCES: %v", err)
 		}
 	}
-	inTurn(t, func(t *testing.T, s func() *provision.Server) {
-		server := s()
-		queuetest.Differential(t, ruleHarness(t, server), n)
-		mysqltest.NoDeadlocks(t, provision.MySQLPool(t, server, nil))
+	everyFlavour(t, func(t *testing.T, s *provision.Server) {
+		queuetest.Differential(t, ruleHarness(t, s), n)
+		mysqltest.NoDeadlocks(t, provision.MySQLPool(t, s, nil))
 	})
+}
+
+// everyFlavour runs f in turn: the procedures are to be the same on all of them.
+func everyFlavour(t *testing.T, f func(t *testing.T, s *provision.Server)) {
+	for _, flavour := range provision.MySQLFlavours() {
+		t.Run(flavour, func(t *testing.T) {
+			f(t, provision.NewMySQL(t, flavour, provision.Options{Args: provision.MySQLUnsynced()}))
+		})
+	}
 }
 
 func ruleHarness(t *testing.T, s *provision.Server) queuetest.Harness {
