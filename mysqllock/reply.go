@@ -22,6 +22,9 @@ type reply struct {
 	status          string
 	clock           int64
 	token, lease    sql.NullInt64
+	age             sql.NullInt64
+	weight          int
+	capacity        int
 	pass, ask       int64
 	noPlace, watch  bool
 	owner           sql.NullString
@@ -63,6 +66,12 @@ func (r *reply) field(name string) any {
 		return &r.token
 	case "lease":
 		return &r.lease
+	case "age":
+		return &r.age
+	case "weight":
+		return &r.weight
+	case "capacity":
+		return &r.capacity
 	case "pass":
 		return &r.pass
 	case "ask":
@@ -91,8 +100,11 @@ func (r *reply) holder() *backend.Holder {
 		return nil
 	}
 	return &backend.Holder{
-		Contender: backend.Contender{Owner: r.owner.String, Metadata: string(r.metadata)},
-		Token:     uint64(r.token.Int64), Left: micros(max(r.lease.Int64, 0)),
+		Contender: backend.Contender{
+			Owner: r.owner.String, Metadata: string(r.metadata), Age: micros(max(r.age.Int64, 0)),
+			Share: backend.Share{Weight: r.weight, Capacity: r.capacity},
+		},
+		Token: uint64(r.token.Int64), Left: micros(max(r.lease.Int64, 0)), Slots: parseSlots(r.slots),
 	}
 }
 

@@ -22,7 +22,9 @@ rule: BEGIN
   DECLARE s_place, s_ends, s_token BIGINT;
   DECLARE s_slots VARBINARY(1024) DEFAULT '';
   DECLARE s_holds, s_waits, s_asks, s_watch BOOL DEFAULT FALSE;
-  DECLARE f_place, f_ends BIGINT;
+  DECLARE f_place, f_ends, f_since BIGINT;
+  DECLARE f_weight, f_capacity INT DEFAULT 0;
+  DECLARE f_slots VARBINARY(1024) DEFAULT '';
   DECLARE f_owner VARBINARY(32);
   DECLARE f_process VARBINARY(20);
   DECLARE f_metadata VARBINARY(768);
@@ -33,8 +35,8 @@ rule: BEGIN
   DECLARE h_process VARBINARY(20);
   DECLARE h_metadata VARBINARY(768);
   DECLARE h_fits, h_self, h_dead BOOL;
-  DECLARE x_place, x_after, x_upto, x_ends BIGINT;
-  DECLARE x_weight INT;
+  DECLARE x_place, x_after, x_upto, x_ends, x_since BIGINT;
+  DECLARE x_weight, x_capacity INT;
   DECLARE x_owner VARBINARY(32);
   DECLARE x_process VARBINARY(20);
   DECLARE x_metadata VARBINARY(768);
@@ -42,7 +44,9 @@ rule: BEGIN
   DECLARE x_unclaimed BOOL;
   DECLARE b_owner VARBINARY(32); -- the holder in the answer to a break
   DECLARE b_metadata VARBINARY(768);
-  DECLARE b_token, b_ends BIGINT;
+  DECLARE b_slots VARBINARY(1024) DEFAULT '';
+  DECLARE b_weight, b_capacity INT DEFAULT 0;
+  DECLARE b_token, b_ends, b_since BIGINT;
   DECLARE t, noted_end, lease, pass BIGINT;
   DECLARE noted VARBINARY(32);
   DECLARE slots VARBINARY(1024);
@@ -189,13 +193,14 @@ rule: BEGIN
     SET l_owner = NULL, l_shares = 1, l_weight = 1, l_capacity = 0, l_pushed = l_unclaimed;
   ELSEIF p_op = 'break' THEN
     IF l_owner IS NOT NULL THEN
-      SET b_owner = l_owner, b_token = l_token, b_metadata = l_metadata, b_ends = l_expires;
+      SET b_owner = l_owner, b_token = l_token, b_metadata = l_metadata, b_ends = l_expires, b_since = l_since;
       IF p_owner = '' OR held THEN
         SET l_owner = NULL, held = TRUE;
         CALL `interlock_event`(l_process, 'lost', p_name, b_owner, 0, '', t, 0, wake);
       END IF;
     ELSEIF l_shares > 0 THEN
-      SELECT q.owner, q.place - share_base, q.metadata, q.ends INTO b_owner, b_token, b_metadata, b_ends
+      SELECT q.owner, q.place - share_base, q.metadata, q.weight, q.capacity, q.slots, q.ends, q.since
+      INTO b_owner, b_token, b_metadata, b_weight, b_capacity, b_slots, b_ends, b_since
       FROM `interlock_places` q WHERE q.name = p_name AND q.ends > 0 ORDER BY q.ends, q.place LIMIT 1;
     END IF;
   END IF;
@@ -203,8 +208,8 @@ rule: BEGIN
     SET x_after = COALESCE(s_place - 1, share_base), x_upto = COALESCE(s_place, 9223372036854775807);
     ends: LOOP
       SET x_place = NULL;
-      SELECT q.place, q.owner, q.process, q.metadata, q.weight, q.slots, q.ends, q.unclaimed
-      INTO x_place, x_owner, x_process, x_metadata, x_weight, x_slots, x_ends, x_unclaimed
+      SELECT q.place, q.owner, q.process, q.metadata, q.weight, q.capacity, q.slots, q.ends, q.since, q.unclaimed
+      INTO x_place, x_owner, x_process, x_metadata, x_weight, x_capacity, x_slots, x_ends, x_since, x_unclaimed
       FROM `interlock_places` q WHERE q.name = p_name AND q.place > x_after AND q.place <= x_upto
       ORDER BY q.place LIMIT 1 FOR UPDATE SKIP LOCKED;
       IF x_place IS NULL THEN
@@ -213,7 +218,8 @@ rule: BEGIN
       CALL `interlock_drop`(p_name, x_place, x_weight, x_slots, x_unclaimed, l_shares, l_weight, l_slots, l_pushed);
       IF p_op = 'break' THEN
         IF n = 0 THEN
-          SET b_owner = x_owner, b_token = x_place - share_base, b_metadata = x_metadata, b_ends = x_ends;
+          SET b_owner = x_owner, b_token = x_place - share_base, b_metadata = x_metadata, b_weight = x_weight,
+            b_capacity = x_capacity, b_slots = x_slots, b_ends = x_ends, b_since = x_since;
         END IF;
         SET n = n + 1;
         CALL `interlock_event`(x_process, 'lost', p_name, x_owner, 0, '', t, 0, wake);
@@ -321,10 +327,11 @@ rule: BEGIN
   END IF;
   SET l_watcher = NULL;
   IF l_owner IS NOT NULL THEN
-    SET f_owner = l_owner, f_process = l_process, f_place = share_base + l_token, f_metadata = l_metadata, f_unclaimed = l_unclaimed;
+    SET f_owner = l_owner, f_process = l_process, f_place = share_base + l_token, f_metadata = l_metadata,
+      f_since = l_since, f_unclaimed = l_unclaimed;
   ELSEIF l_shares > 0 THEN
-    SELECT q.owner, q.process, q.place, q.metadata, q.unclaimed, q.ends
-    INTO f_owner, f_process, f_place, f_metadata, f_unclaimed, f_ends
+    SELECT q.owner, q.process, q.place, q.metadata, q.weight, q.capacity, q.slots, q.since, q.unclaimed, q.ends
+    INTO f_owner, f_process, f_place, f_metadata, f_weight, f_capacity, f_slots, f_since, f_unclaimed, f_ends
     FROM `interlock_places` q WHERE q.name = p_name AND q.ends > 0 ORDER BY q.ends, q.place LIMIT 1;
     IF f_owner IS NULL THEN -- rows were deleted by hand
       SET l_shares = 0, l_weight = 0, l_slots = '', l_pushed = 0, l_expires = t;
@@ -399,13 +406,15 @@ rule: BEGIN
   SET pass = IF(more, -1, COALESCE(pass, 0));
   IF p_op = 'break' THEN
     SELECT IF(held, 'held', 'lost') AS status, t AS clock, pass, b_owner AS owner, b_token AS token,
-      b_metadata AS metadata, b_ends - t AS lease;
+      b_metadata AS metadata, b_weight AS weight, b_capacity AS capacity, b_slots AS slots, t - b_since AS age,
+      b_ends - t AS lease;
   ELSEIF p_op <> 'acquire' THEN
     SELECT IF(held OR p_op = 'pass', 'held', 'lost') AS status, t AS clock, pass;
   ELSEIF s_holds THEN
     SELECT 'granted' AS status, t AS clock, s_token AS token, s_slots AS slots, s_ends - t AS lease, NOT s_waits AS no_place, pass;
   ELSE
     SELECT 'waits' AS status, t AS clock, f_owner AS owner, f_place - share_base AS token, f_metadata AS metadata,
-      l_expires - t AS lease, NOT s_waits AS no_place, s_watch AS watch, ask, pass;
+      f_weight AS weight, f_capacity AS capacity, f_slots AS slots, t - f_since AS age, l_expires - t AS lease,
+      NOT s_waits AS no_place, s_watch AS watch, ask, pass;
   END IF;
 END

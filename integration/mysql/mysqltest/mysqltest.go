@@ -75,15 +75,15 @@ func Statements(ctx context.Context, admin *sql.DB) (int64, error) {
 	return n, err
 }
 
-// wakeCounter counts the grants to waiters, by a trigger on the lock table from its first use
-// on. The statements of a cycle show that no other waiter is woken.
+// wakeCounter counts the events about grants, by a trigger on their table from its first use on. The statements of a cycle
+// show that no other process is woken.
 type wakeCounter struct{ once sync.Once }
 
 func (w *wakeCounter) count(ctx context.Context, admin *sql.DB) (n int64, err error) {
 	w.once.Do(func() {
 		for _, q := range []string{
 			"CREATE TABLE wakes (n BIGINT NOT NULL)", "INSERT INTO wakes VALUES (0)",
-			"CREATE TRIGGER count_wakes AFTER UPDATE ON interlock FOR EACH ROW UPDATE wakes SET n=n+1 WHERE NEW.place=0 AND NEW.owner<>OLD.owner AND NEW.unclaimed>0",
+			"CREATE TRIGGER count_wakes AFTER INSERT ON interlock_events FOR EACH ROW UPDATE wakes SET n=n+1 WHERE NEW.kind='granted'",
 		} {
 			if err == nil {
 				_, err = admin.ExecContext(ctx, q)
@@ -99,7 +99,8 @@ func (w *wakeCounter) count(ctx context.Context, admin *sql.DB) (n int64, err er
 // leftovers returns the holder and the waiters of a key. The row of the lock stays, since the
 // token is in it, and so do the tombstones for a while.
 func leftovers(ctx context.Context, admin *sql.DB, key string) ([]string, error) {
-	rows, err := admin.QueryContext(ctx, "SELECT IF(place=0,'holder','waiter'), owner FROM interlock WHERE name=? AND place>=0 AND owner<>''", []byte(key))
+	rows, err := admin.QueryContext(ctx, "SELECT 'holder', owner FROM interlock WHERE name=? AND owner IS NOT NULL "+
+		"UNION ALL SELECT IF(ends>0,'share holder','waiter'), owner FROM interlock_places WHERE name=? AND place>0", []byte(key), []byte(key))
 	if err != nil {
 		return nil, err
 	}
