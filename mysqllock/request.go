@@ -175,7 +175,7 @@ func (s *service) query(ctx context.Context, conn *sql.Conn, calls []string) []a
 // finish returns a connection to the pool. After an error its session may have a transaction that holds locks.
 func (s *service) finish(ctx context.Context, conn *sql.Conn, err error) {
 	switch n := number(err); {
-	case err == nil, n == errNoProcedure, n == errDeadlock:
+	case err == nil, n == errNoProcedure, n == errDeadlock, n == errLockWait: // the handler in rule.sql has ended it
 		_ = conn.Close()
 	case readOnly(err):
 		discard(conn)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"strings"
 	"testing"
@@ -73,17 +74,6 @@ func threads(t *testing.T, admin *sql.DB, user string) []thread {
 	return all
 }
 
-// blocked returns the connections that wait for a named lock.
-func blocked(t *testing.T, admin *sql.DB, user string) []thread {
-	var some []thread
-	for _, th := range threads(t, admin, user) {
-		if th.state == "User lock" {
-			some = append(some, th)
-		}
-	}
-	return some
-}
-
 // waiting calls Lock in the background and returns when it is in the queue.
 func waiting(t *testing.T, c *lock.Client, name string, place int) <-chan *lock.Lease {
 	t.Helper()
@@ -125,8 +115,36 @@ func granted(t *testing.T, what string, got <-chan *lock.Lease) *lock.Lease {
 // tests.
 func withApp(t *testing.T, s *provision.Server) (admin *sql.DB, url string) {
 	admin = provision.MySQLPool(t, s, nil)
-	exec(t, admin, "CREATE USER app@'%' IDENTIFIED BY 's3cret'", "GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON locks.* TO app@'%'")
+	exec(t, admin, "CREATE USER app@'%' IDENTIFIED BY 's3cret'", "GRANT CREATE, CREATE ROUTINE, ALTER ROUTINE, EXECUTE, SELECT, INSERT, UPDATE, DELETE ON locks.* TO app@'%'")
 	return admin, as(s, "app", "s3cret", nil)
+}
+
+// migrate executes what Schema returns, as the command line client does.
+func migrate(t *testing.T, db *sql.DB, script string) {
+	t.Helper()
+	conn, err := db.Conn(t.Context()) // the script changes and restores a setting of the session
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	end := ";\n"
+	for rest := script + end; rest != ""; {
+		if after, ok := strings.CutPrefix(rest, "DELIMITER "); ok {
+			end, rest, _ = strings.Cut(after, "\n")
+			end += "\n"
+			continue
+		}
+		var q string
+		q, rest, _ = strings.Cut(rest, end)
+		if _, err := conn.ExecContext(t.Context(), q); err != nil {
+			t.Fatalf("%.100s: %v", q, err)
+		}
+	}
+}
+
+// request returns a raw request for a key.
+func request(key string, ttl time.Duration) backend.Request {
+	return backend.Request{Key: key, Owner: fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()), TTL: ttl}
 }
 
 func exec(t *testing.T, db *sql.DB, statements ...string) {

@@ -1,0 +1,67 @@
+package mysql_test
+
+import (
+	"testing"
+
+	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/integration/provision"
+	"github.com/interlock-go/lock/mysqllock"
+)
+
+// TestRowsDeleted: rows of a lock are deleted by hand, or are not on the server of a failover. The holder loses the
+// lock, and its waiters are served, also beside later ones.
+func TestRowsDeleted(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		for what, tables := range map[string][]string{
+			"all": {"interlock", "interlock_places"}, "that of the lock": {"interlock"}, "those of the waiters": {"interlock_places"},
+		} {
+			for kind, wait := range map[string]func(*testing.T, *lock.Client, string, int) <-chan *lock.Lease{"writers": waiting, "readers": waitingReader} {
+				t.Run(what+"/"+kind, func(t *testing.T) {
+					t.Parallel()
+					a, b, c := open(t, s.URL()), open(t, s.URL()), open(t, s.URL())
+					name := what + "/" + kind
+					held, err := a.Mutex(name).Lock(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					waiters := []<-chan *lock.Lease{wait(t, b, name, 1), wait(t, c, name, 2)}
+					key := mysqllock.Key(mysqllock.DefaultPrefix, name)
+					for _, table := range tables {
+						if _, err := admin.Exec("DELETE FROM "+table+" WHERE name=?", []byte(key)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					_ = held.Check(t.Context()) // it finds out that it has lost the lock
+					_ = held.Unlock(t.Context())
+					waiters = append(waiters, wait(t, a, name, 0), waiting(t, b, name, 0))
+					for len(waiters) > 0 { // in any order
+						var l *lock.Lease
+						eventually(t, "the next grant", func() bool {
+							for i, w := range waiters {
+								select {
+								case l = <-w:
+									waiters = append(waiters[:i], waiters[i+1:]...)
+									return true
+								default:
+								}
+							}
+							return false
+						})
+						if l == nil {
+							t.FailNow()
+						}
+						if err := l.Unlock(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+// waitingReader is waiting for a reader.
+func waitingReader(t *testing.T, c *lock.Client, name string, place int) <-chan *lock.Lease {
+	return waitingFor(t, c, name, place, c.RWMutex(name).RLock)
+}
