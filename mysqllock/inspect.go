@@ -51,7 +51,7 @@ func (s *service) infos(ctx context.Context, where string) (all []backend.Info, 
 	q := s.schema.sql("SELECT l.name, 0, l.owner, l.metadata, l.token, l.owner IS NOT NULL AND l.expires > " + clock + ", l.expires, l.since, 0, 0, '', " + clock +
 		" FROM (SELECT * FROM `interlock` WHERE " + where + ") l UNION ALL " +
 		"SELECT q.name, q.place, q.owner, q.metadata, q.place - " + shareBase + ", q.ends > " + clock + ", q.ends, q.since, q.weight, q.capacity, q.slots, " + clock +
-		" FROM (SELECT name FROM `interlock` WHERE " + where + ") l STRAIGHT_JOIN `interlock_places` q ON q.name = l.name AND q.place > 0 ORDER BY 1, 2")
+		" FROM (SELECT name FROM `interlock` WHERE " + where + ") l STRAIGHT_JOIN `interlock_places` q ON q.name = l.name AND q.place > 0 ORDER BY 1, 2 LIMIT " + noLimit)
 	err = s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
 		all = nil
 		rows, err := c.QueryContext(ctx, q)
@@ -72,7 +72,10 @@ func (s *service) infos(ctx context.Context, where string) (all []backend.Info, 
 	return all, err
 }
 
-const shareBase = "4611686018427387904" // as in rule.sql
+const (
+	shareBase = "4611686018427387904"  // as in rule.sql
+	noLimit   = "18446744073709551615" // stronger than sql_select_limit
+)
 
 // row is a row of the table of locks, which has place 0, or of places.
 type row struct {

@@ -132,7 +132,7 @@ func (s *settings) config() *mysql.Config {
 		"autocommit": "1",
 		"sql_mode":   mode,
 		// the statements have conditions and limits of their own; the comment is for one of the two servers
-		"sql_select_limit": "18446744073709551615", "sql_big_selects": "1",
+		"sql_select_limit": noLimit, "sql_big_selects": "1",
 		"sql_safe_updates": "0 /*!50720 , max_execution_time=0, transaction_read_only=0 */ /*M! , max_statement_time=0, tx_read_only=0 */",
 		// only a transaction with Guard keeps a row locked for longer than a moment
 		"innodb_lock_wait_timeout": fmt.Sprint(max(1, int(s.timeout/time.Second)-1)),

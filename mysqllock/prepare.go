@@ -41,7 +41,7 @@ func (s *service) prepare(ctx context.Context, conn *sql.Conn) error {
 		return fmt.Errorf("%w: procedures %s are missing, or the user may not call them: run what mysqllock.Schema or "+
 			"lockctl schema prints, GRANT EXECUTE, or allow create=true", backend.ErrInvalid, s.schema.procedure("..."))
 	}
-	if err = s.create(ctx); err != nil {
+	if err = s.create(ctx, conn); err != nil {
 		return err
 	}
 	if n, err = s.countProcedures(ctx, conn); err == nil && n < len(operations) {
@@ -66,7 +66,7 @@ const (
 // countProcedures returns how many of the procedures are there that the user may call.
 func (s *service) countProcedures(ctx context.Context, conn *sql.Conn) (n int, err error) {
 	err = conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = "+s.database()+
-		" AND routine_name LIKE 'interlock\\_%\\_"+s.schema.version+"' ESCAPE '\\\\'").Scan(&n)
+		" AND LEFT(routine_name, 10) = 'interlock_' AND RIGHT(routine_name, 13) = '_"+s.schema.version+"'").Scan(&n)
 	return n, failure(err)
 }
 
@@ -79,21 +79,17 @@ func (s *service) database() string {
 }
 
 // create creates the procedures that are missing. Other processes may do so at the same time.
-func (s *service) create(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.opt.timeout)
-	defer cancel()
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer discard(conn) // its sql_mode is not that of the pool
-	_, err = conn.ExecContext(ctx, "SET SESSION sql_mode = "+mode)
+func (s *service) create(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, "SET @interlock_mode = @@sql_mode, SESSION sql_mode = "+mode)
 	for _, q := range s.schema.procedures() {
 		if err == nil {
 			if _, err = conn.ExecContext(ctx, q); number(err) == errProcedureExists {
 				err = nil
 			}
 		}
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "SET SESSION sql_mode = @interlock_mode")
 	}
 	switch number(err) {
 	case 0:

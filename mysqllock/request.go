@@ -107,7 +107,7 @@ func (s *service) enter(ctx context.Context) error {
 // a new connection, what a server refused because it is read-only now; and, once, what called a procedure that was dropped.
 func (s *service) execute(ctx context.Context, sending *call.Sending, calls []string) []answered {
 	begun := time.Now()
-	last := fail(1, nil)
+	last, created := fail(1, nil), false
 	for try := 1; ; try++ {
 		conn, err := s.connect(ctx)
 		if err != nil {
@@ -125,14 +125,27 @@ func (s *service) execute(ctx context.Context, sending *call.Sending, calls []st
 			pause := time.Millisecond * time.Duration(min(try, 50))
 			sleep(ctx, pause/2+rand.N(pause))
 		case (errors.Is(err, driver.ErrBadConn) || readOnly(err)) && try < 3:
-		case number(err) == errNoProcedure && s.opt.create && try == 1:
-			if err := s.create(ctx); err != nil {
+		case number(err) == errNoProcedure && s.opt.create && !created:
+			if err := s.createAgain(ctx); err != nil {
 				return fail(len(calls), backend.NotExecuted(err))
 			}
+			created = true
 		default:
 			return all
 		}
 	}
+}
+
+// createAgain creates procedures that were dropped.
+func (s *service) createAgain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.timeout)
+	defer cancel()
+	conn, err := s.connect(ctx)
+	if err == nil {
+		err = s.create(ctx, conn)
+		s.finish(ctx, conn, err)
+	}
+	return err
 }
 
 // query sends calls over a connection, and returns that.
@@ -163,11 +176,12 @@ func (s *service) query(ctx context.Context, conn *sql.Conn, calls []string) []a
 	case len(all) == len(calls): // an error after that does not matter
 		return all
 	case number(err) == 0 || len(all) == 0:
+		err = classify(err)
 		if statement.Err() != nil && number(err) == 0 { // not the deadline of the caller
 			err = backend.Uncertain(fmt.Errorf("mysql%s: no answer within %v", s.address, s.opt.timeout))
 			s.testIdle()
 		}
-		return append(all, fail(len(calls)-len(all), classify(err))...)
+		return append(all, fail(len(calls)-len(all), err)...)
 	}
 	return all // the server has executed none behind an error
 }

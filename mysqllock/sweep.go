@@ -57,11 +57,11 @@ func (s *service) sweep(ctx context.Context, unused time.Duration) (int, error) 
 	deleted, err := s.sweepLocks(ctx, unused)
 	if err == nil {
 		// tombstones, and what is left of locks whose rows were deleted by hand
-		err = s.sweepRows(ctx, "`interlock_places`", "place", "place < 0 AND since <= "+clock+
+		err = s.sweepRows(ctx, "`interlock_places`", "name, place, since", "place < 0 AND since <= "+clock+
 			" OR NOT EXISTS (SELECT 1 FROM `interlock` l WHERE l.name = q.name)")
 	}
 	if err == nil {
-		err = s.sweepRows(ctx, "`interlock_events`", "id", fmt.Sprintf("sent < %s - %d", clock, staleEvent.Microseconds()))
+		err = s.sweepRows(ctx, "`interlock_events`", "process, id, sent", fmt.Sprintf("sent < %s - %d", clock, staleEvent.Microseconds()))
 	}
 	if err == nil {
 		err = s.dropVersions(ctx, max(unused, minVersion))
@@ -106,7 +106,7 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 		for some := range slices.Chunk(names, sweepBatch) {
 			if err == nil {
 				var n int
-				n, err = s.change(ctx, s.schema.sql("DELETE FROM `interlock` WHERE name IN ("+strings.Join(some, ",")+") AND "+free+" AND "+old))
+				n, err = s.change(ctx, s.schema.sql("DELETE l FROM `interlock` l FORCE INDEX (PRIMARY) WHERE name IN ("+strings.Join(some, ",")+") AND "+free+" AND "+old))
 				deleted += n
 			}
 		}
@@ -117,35 +117,37 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 	}
 }
 
-// sweepRows deletes rows of another table, of which that column is the second part of the primary key.
-func (s *service) sweepRows(ctx context.Context, name, column, which string) error {
-	first := map[string]string{"place": "name", "id": "process"}[column]
-	after, last := "", int64(0)
+// sweepRows deletes rows of another table. The columns are its primary key and the time of the row, which is another one in
+// a row that has been written again.
+func (s *service) sweepRows(ctx context.Context, name, columns, which string) error {
+	key := strings.Split(columns, ", ")
+	first, second := "", int64(0)
 	for {
-		var keys []string
+		var rows []string
 		n := 0
 		err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
-			keys, n = nil, 0
-			rows, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf("SELECT q.%[1]s, q.%[2]s, %[3]s FROM %[4]s q WHERE q.%[1]s >= %[5]s AND (q.%[1]s > %[5]s OR q.%[2]s > %[6]d) ORDER BY q.%[1]s, q.%[2]s LIMIT %[7]d",
-				first, column, which, name, lit(after), last, sweepPage)))
+			rows, n = nil, 0
+			found, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf("SELECT %s, %s FROM %s q WHERE %[4]s >= %[6]s AND (%[4]s > %[6]s OR %[5]s > %[7]d) ORDER BY %[4]s, %[5]s LIMIT %[8]d",
+				columns, which, name, key[0], key[1], lit(first), second, sweepPage)))
 			if err != nil {
 				return err
 			}
-			defer rows.Close()
-			for rows.Next() {
+			defer found.Close()
+			for found.Next() {
+				var at int64
 				var selected bool
-				if err := rows.Scan(&after, &last, &selected); err != nil {
+				if err := found.Scan(&first, &second, &at, &selected); err != nil {
 					return err
 				}
 				if n++; selected {
-					keys = append(keys, fmt.Sprintf("(%s,%d)", lit(after), last))
+					rows = append(rows, fmt.Sprintf("(%s,%d,%d)", lit(first), second, at))
 				}
 			}
-			return rows.Err()
+			return found.Err()
 		})
-		for some := range slices.Chunk(keys, sweepBatch) {
+		for some := range slices.Chunk(rows, sweepBatch) {
 			if err == nil {
-				_, err = s.change(ctx, s.schema.sql(fmt.Sprintf("DELETE q FROM %s q WHERE (q.%s, q.%s) IN (%s) AND (%s)", name, first, column, strings.Join(some, ","), which)))
+				_, err = s.change(ctx, s.schema.sql(fmt.Sprintf("DELETE q FROM %s q FORCE INDEX (PRIMARY) WHERE (%s) IN (%s)", name, columns, strings.Join(some, ","))))
 			}
 		}
 		if err != nil || n < sweepPage {
@@ -157,26 +159,31 @@ func (s *service) sweepRows(ctx context.Context, name, column, which string) err
 
 // dropVersions drops the versions of the procedures that no process has used for that long.
 func (s *service) dropVersions(ctx context.Context, unused time.Duration) error {
-	old := fmt.Sprintf("name > X'00' AND name < X'01' AND LENGTH(name) = %d AND expires < %s - %d", 1+len(s.schema.version), clock, unused.Microseconds())
-	var drops []string
+	old := fmt.Sprintf("l.name > X'00' AND l.name < X'01' AND LENGTH(l.name) = %d AND l.expires < %s - %d", 1+len(s.schema.version), clock, unused.Microseconds())
+	var statements []string
 	err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
-		drops = nil
-		rows, err := c.QueryContext(ctx, s.schema.sql("SELECT r.routine_name FROM `interlock` l JOIN information_schema.routines r ON r.routine_schema = "+
-			s.database()+" AND r.routine_name LIKE CONCAT('interlock\\_%\\_', CONVERT(SUBSTRING(l.name, 2) USING utf8mb4)) WHERE l."+old))
+		statements = nil
+		rows, err := c.QueryContext(ctx, s.schema.sql("SELECT l.name, r.routine_name FROM `interlock` l LEFT JOIN information_schema.routines r ON r.routine_schema = "+
+			s.database()+" AND LEFT(r.routine_name, 10) = 'interlock_' AND RIGHT(r.routine_name, 13) = CONCAT('_', CONVERT(SUBSTRING(l.name, 2) USING utf8mb4)) WHERE "+old+" LIMIT 1000"))
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
+			var version string
+			var name sql.NullString
+			if err := rows.Scan(&version, &name); err != nil {
 				return err
 			}
-			drops = append(drops, "DROP PROCEDURE IF EXISTS "+table{s.schema.table.database, name}.quoted())
+			q := s.schema.sql("DELETE l FROM `interlock` l FORCE INDEX (PRIMARY) WHERE l.name = "+lit(version)+" AND ") + old
+			if name.Valid { // the row stays until its procedures have gone
+				q = "DROP PROCEDURE IF EXISTS " + table{s.schema.table.database, name.String}.quoted()
+			}
+			statements = append(statements, q)
 		}
 		return rows.Err()
 	})
-	for _, q := range append(drops, s.schema.sql("DELETE FROM `interlock` WHERE "+old)) {
+	for _, q := range statements {
 		if err == nil {
 			_, err = s.change(ctx, q)
 		}

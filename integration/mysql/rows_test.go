@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/integration/provision"
@@ -16,12 +17,12 @@ func TestRowsDeleted(t *testing.T) {
 		for what, tables := range map[string][]string{
 			"all": {"interlock", "interlock_places"}, "that of the lock": {"interlock"}, "those of the waiters": {"interlock_places"},
 		} {
-			for kind, wait := range map[string]func(*testing.T, *lock.Client, string, int) <-chan *lock.Lease{"writers": waiting, "readers": waitingReader} {
+			for kind, wait := range map[string]func(*testing.T, *lock.Client, string, int) <-chan *lock.Lease{"writers": waitingWriter, "readers": waitingReader} {
 				t.Run(what+"/"+kind, func(t *testing.T) {
 					t.Parallel()
 					a, b, c := open(t, s.URL()), open(t, s.URL()), open(t, s.URL())
 					name := what + "/" + kind
-					held, err := a.Mutex(name).Lock(t.Context())
+					held, err := a.Mutex(name, short).Lock(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -34,7 +35,7 @@ func TestRowsDeleted(t *testing.T) {
 					}
 					_ = held.Check(t.Context()) // it finds out that it has lost the lock
 					_ = held.Unlock(t.Context())
-					waiters = append(waiters, wait(t, a, name, 0), waiting(t, b, name, 0))
+					waiters = append(waiters, wait(t, a, name, 0), waitingWriter(t, b, name, 0))
 					for len(waiters) > 0 { // in any order
 						var l *lock.Lease
 						eventually(t, "the next grant", func() bool {
@@ -61,7 +62,13 @@ func TestRowsDeleted(t *testing.T) {
 	})
 }
 
-// waitingReader is waiting for a reader.
+// short is the lease of the holder and the waiters: they ask when it would have ended.
+var short = lock.WithTTL(3 * time.Second)
+
+func waitingWriter(t *testing.T, c *lock.Client, name string, place int) <-chan *lock.Lease {
+	return waitingFor(t, c, name, place, c.Mutex(name, short).Lock)
+}
+
 func waitingReader(t *testing.T, c *lock.Client, name string, place int) <-chan *lock.Lease {
-	return waitingFor(t, c, name, place, c.RWMutex(name).RLock)
+	return waitingFor(t, c, name, place, c.RWMutex(name, short).RLock)
 }
