@@ -28,12 +28,12 @@ var (
 	_ backend.Pinger       = (*Backend)(nil)
 )
 
-// New returns a backend that uses the caller's pool and never closes it. New reads the settings of the server, and checks
-// the tables and the procedures, within a bounded time.
+// New returns a backend that uses the caller's pool and never closes it. New reads the settings of the server, and
+// checks the tables and the procedures, within a bounded time.
 //
-// The connections need autocommit and the default of transaction_read_only; New names the setting that it refuses. A pool
-// of one connection is enough to poll. With four, the server wakes waiters, over one that the driver keeps, on MariaDB two.
-// With multiStatements=true in the DSN, many renewals and releases are one request.
+// The connections need autocommit and the default of transaction_read_only; New names the setting that it refuses. A
+// pool of one connection is enough to poll. With four, the server wakes waiters, over one that the driver keeps, on
+// MariaDB two. With multiStatements=true in the DSN, many renewals and releases are one request.
 func New(db *sql.DB, opts ...Option) (*Backend, error) {
 	s, err := newService(db, opts)
 	if err != nil {
@@ -111,7 +111,8 @@ func (s *service) connectEvents(ctx context.Context) error {
 	s.process = "l" + s.process[1:]
 	s.listener = newListener(s)
 	s.life.Go(s.listener.run)
-	if err := s.Listen(ctx, ""); err != nil { // now, so that the first wait costs nothing more, and holders learn of a break
+	// now, so that the first wait costs nothing more, and holders learn of a break
+	if err := s.Listen(ctx, ""); err != nil {
 		return err
 	}
 	return s.confirm(ctx)
@@ -122,7 +123,8 @@ const (
 	minPool       = listenerConns + 2 // of the smallest pool in which a process listens
 )
 
-// confirm makes the process poll if the connections of others would not find that of the listener: a proxy may be between.
+// confirm makes the process poll if the connections of others would not find that of the listener: a proxy may be
+// between.
 func (s *service) confirm(ctx context.Context) error {
 	conn, err := s.connect(ctx)
 	if err != nil {

@@ -38,14 +38,14 @@
 //
 // # Protocol
 //
-// The driver is a queue.Service of package backend/queue: each operation is one call of a stored procedure, which is one
-// transaction at READ COMMITTED. It locks the row of the lock first, and decides by the server's clock. The row has the
-// exclusive holder; waiters, readers and holders of permits are rows of a second table. The row of the lock stays for
-// the retention, because the fencing token is in it: the server's time in microseconds, or the last token plus one if
-// that is greater.
+// The driver is a queue.Service of package backend/queue: each operation is one call of a stored procedure, which is
+// one transaction at READ COMMITTED. It locks the row of the lock first, and decides by the server's clock. The row
+// has the exclusive holder; waiters, readers and holders of permits are rows of a second table. The row of the lock
+// stays for the retention, because the fencing token is in it: the server's time in microseconds, or the last token
+// plus one if that is greater.
 //
-// A procedure that notifies a process writes a row of a third table, and ends the sleep of the connection by which that
-// process reads its events: KILL QUERY IS_USED_LOCK('interlock.<process>'). Waiters poll
+// A procedure that notifies a process writes a row of a third table, and ends the sleep of the connection by which
+// that process reads its events: KILL QUERY IS_USED_LOCK('interlock.<process>'). Waiters poll
 //   - with notify=off, and in a pool of fewer than four connections,
 //   - in a cluster in which several nodes accept writes,
 //   - behind a proxy by which a connection does not find the named lock of another one.
@@ -59,11 +59,12 @@
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON app.interlock_events TO 'app'@'%';
 //	GRANT EXECUTE ON app.* TO 'app'@'%';
 //
-// To create tables and procedures, the driver also needs CREATE and CREATE ROUTINE, and to drop procedures of versions
-// that are not used any more ALTER ROUTINE. [Schema] returns the statements for a migration instead.
+// To create tables and procedures, the driver also needs CREATE and CREATE ROUTINE, and to drop procedures of
+// versions that are not used any more ALTER ROUTINE. [Schema] returns the statements for a migration instead.
 //
 // # Guarded writes
 //
-// [Backend.Guard] verifies in a transaction of the application, on the same server, that the lock is still held, so that
-// a stale holder cannot commit. On another server compare the token: UPDATE … SET fence = ? WHERE id = ? AND fence <= ?.
+// [Backend.Guard] verifies in a transaction of the application, on the same server, that the lock is still held, so
+// that a stale holder cannot commit. On another server compare the token: UPDATE … SET fence = ? WHERE id = ? AND
+// fence <= ?.
 package mysqllock

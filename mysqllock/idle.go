@@ -17,14 +17,14 @@ const (
 	testTimeout = time.Second            // for the replies of idle connections
 )
 
-// unanswered reports whether a request that began then, and ended with the error of ctx, says that its connection may be
-// dead.
+// unanswered reports whether a request that began then, and ended with the error of ctx, says that its connection may
+// be dead.
 func unanswered(ctx context.Context, begun time.Time) bool {
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(begun) >= silentAfter
 }
 
-// testIdle closes the idle connections that do not answer. It returns when no other request can take them. That of the
-// listener cannot be tested while it sleeps: if another one is dead, it is replaced.
+// testIdle closes the idle connections that do not answer. It returns when no other request can take them. That of
+// the listener cannot be tested while it sleeps: if another one is dead, it is replaced.
 func (s *service) testIdle() {
 	if !s.testing.CompareAndSwap(false, true) {
 		return // it takes a second

@@ -48,10 +48,13 @@ func (s *service) read(ctx context.Context, f func(context.Context, *sql.Conn) e
 
 // infos reads the locks that a condition on their rows selects, with their waiters and share holders.
 func (s *service) infos(ctx context.Context, where string) (all []backend.Info, err error) {
-	q := s.schema.sql("SELECT l.name, 0, l.owner, l.metadata, l.token, l.owner IS NOT NULL AND l.expires > " + clock + ", l.expires, l.since, 0, 0, '', " + clock +
-		" FROM (SELECT * FROM `interlock` WHERE " + where + ") l UNION ALL " +
-		"SELECT q.name, q.place, q.owner, q.metadata, q.place - " + shareBase + ", q.ends > " + clock + ", q.ends, q.since, q.weight, q.capacity, q.slots, " + clock +
-		" FROM (SELECT name FROM `interlock` WHERE " + where + ") l STRAIGHT_JOIN `interlock_places` q ON q.name = l.name AND q.place > 0 ORDER BY 1, 2 LIMIT " + noLimit)
+	q := s.schema.sql(fmt.Sprintf(
+		"SELECT l.name, 0, l.owner, l.metadata, l.token, l.owner IS NOT NULL AND l.expires > %[1]s, "+
+			"l.expires, l.since, 0, 0, '', %[1]s FROM (SELECT * FROM `interlock` WHERE %[2]s) l "+
+			"UNION ALL SELECT q.name, q.place, q.owner, q.metadata, q.place - %[3]s, q.ends > %[1]s, "+
+			"q.ends, q.since, q.weight, q.capacity, q.slots, %[1]s FROM (SELECT name FROM `interlock` WHERE %[2]s) l "+
+			"STRAIGHT_JOIN `interlock_places` q ON q.name = l.name AND q.place > 0 ORDER BY 1, 2 LIMIT %[4]s",
+		clock, where, shareBase, noLimit))
 	err = s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
 		all = nil
 		rows, err := c.QueryContext(ctx, q)
@@ -98,7 +101,9 @@ func (s *service) add(all []backend.Info, r row) []backend.Info {
 	}
 	info := &all[len(all)-1]
 	r.Owner, r.Age = r.owner.String, micros(max(r.now-r.since, 0))
-	h := backend.Holder{Contender: r.Contender, Token: uint64(r.token), Left: micros(max(r.expires-r.now, 0)), Slots: parseSlots(r.slots)}
+	h := backend.Holder{
+		Contender: r.Contender, Token: uint64(r.token), Left: micros(max(r.expires-r.now, 0)), Slots: parseSlots(r.slots),
+	}
 	switch {
 	case !r.holds && r.token < 0: // its place is below that of the holders
 		info.Waiters = append(info.Waiters, r.Contender)
@@ -125,7 +130,8 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	prefix := b.svc.key("")
 	after, end := prefix, prefix[:len(prefix)-1]+";" // the byte that follows the colon
 	for {
-		found, err := b.svc.infos(ctx, fmt.Sprintf("name > %s AND name < %s AND expires > %s ORDER BY name LIMIT %d", lit(after), lit(end), clock, pageSize))
+		found, err := b.svc.infos(ctx, fmt.Sprintf("name > %s AND name < %s AND expires > %s ORDER BY name LIMIT %d",
+			lit(after), lit(end), clock, pageSize))
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,8 @@ func (s *service) key(name string) string { return Key(s.opt.prefix, name) }
 // checkPrefix refuses a colon, so that no two pairs of prefix and name have one key.
 func checkPrefix(prefix string) error {
 	const accepted = "at most 200 bytes without ':', white space and control characters"
-	if len(prefix) > maxPrefix || strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r == 0x7f || r == ':' }) {
+	refused := func(r rune) bool { return r <= ' ' || r == 0x7f || r == ':' }
+	if len(prefix) > maxPrefix || strings.ContainsFunc(prefix, refused) {
 		return backend.Invalid("prefix", prefix, accepted)
 	}
 	return nil
@@ -31,7 +32,8 @@ type table struct{ database, name string }
 
 // parseTable accepts names that are safe in SQL, in grants and as file names.
 func parseTable(s string) (table, error) {
-	const accepted = "table or database.table, of letters, digits, '_', '$' and '-', 57 for a table and 64 for a database at most"
+	const accepted = "table or database.table, of letters, digits, '_', '$' and '-', " +
+		"57 for a table and 64 for a database at most"
 	var t table
 	database, name, two := strings.Cut(s, ".")
 	if two {

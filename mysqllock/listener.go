@@ -147,7 +147,8 @@ func (l *listener) listen() error {
 		}
 		defer discard(other)
 	}
-	if _, err = conn.ExecContext(ctx, l.s.schema.sql("DELETE e FROM `interlock_events` e WHERE e.process = '"+l.process+"'")); err != nil {
+	old := l.s.schema.sql("DELETE e FROM `interlock_events` e WHERE e.process = '" + l.process + "'")
+	if _, err = conn.ExecContext(ctx, old); err != nil {
 		return err
 	}
 	seen, pause := "", time.Duration(0) // the first call does not sleep
@@ -224,17 +225,18 @@ type event struct {
 	slots                  []byte
 }
 
-// heard is the result of the procedure listen.
-type heard struct {
+// listened is the result of the procedure listen.
+type listened struct {
 	slept, listening bool
 	events           []event
 }
 
 // read calls the procedure listen.
-func (l *listener) read(ctx context.Context, conn *sql.Conn, seen string, pause time.Duration) (r heard, err error) {
+func (l *listener) read(ctx context.Context, conn *sql.Conn, seen string, pause time.Duration) (r listened, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pause+l.s.opt.timeout)
 	defer cancel()
-	q := l.s.call("listen", lit(l.process), "'"+seen+"'", strconv.FormatFloat(pause.Seconds(), 'f', 3, 64), flag(l.s.mariaDB))
+	seconds := strconv.FormatFloat(pause.Seconds(), 'f', 3, 64)
+	q := l.s.call("listen", lit(l.process), "'"+seen+"'", seconds, flag(l.s.mariaDB))
 	rows, err := conn.QueryContext(ctx, q)
 	if err != nil {
 		return r, err

@@ -54,7 +54,9 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(time.Minute) // far below the wait_timeout of servers
 	t, _ := parseTable(s.table)        // parse has checked it
-	svc := &service{db: db, ownDB: true, address: " at " + s.addr, opt: s.options, schema: newSchema(t), life: call.NewLife()}
+	svc := &service{
+		db: db, ownDB: true, address: " at " + s.addr, opt: s.options, schema: newSchema(t), life: call.NewLife(),
+	}
 	b, err := svc.open(ctx, s.dial+s.timeout)
 	if err != nil {
 		_ = db.Close() // err is more important
@@ -133,12 +135,15 @@ func (s *settings) config() *mysql.Config {
 		"sql_mode":   mode,
 		// the statements have conditions and limits of their own; the comment is for one of the two servers
 		"sql_select_limit": noLimit, "sql_big_selects": "1",
-		"sql_safe_updates": "0 /*!50720 , max_execution_time=0, transaction_read_only=0 */ /*M! , max_statement_time=0, tx_read_only=0 */",
+		"sql_safe_updates": "0 /*!50720 , max_execution_time=0, transaction_read_only=0 */ " +
+			"/*M! , max_statement_time=0, tx_read_only=0 */",
 		// only a transaction with Guard keeps a row locked for longer than a moment
 		"innodb_lock_wait_timeout": fmt.Sprint(max(1, int(s.timeout/time.Second)-1)),
 	}
 	// while no statement is sent, only the kernel finds a dead connection
-	d := &net.Dialer{Timeout: s.dial, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	d := &net.Dialer{Timeout: s.dial, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
+	}}
 	c.DialFunc = d.DialContext
 	return c
 }

@@ -57,8 +57,8 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// WithNotify sets whether the server wakes waiters, over a connection that the driver keeps for that. The default is true.
-// Otherwise they poll.
+// WithNotify sets whether the server wakes waiters, over a connection that the driver keeps for that. The default is
+// true. Otherwise they poll.
 func WithNotify(notify bool) Option { return func(o *options) error { o.notify = notify; return nil } }
 
 // WithRetention sets for how long the rows of a name are kept after its last use. The default is

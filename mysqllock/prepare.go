@@ -10,8 +10,8 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// prepare checks the tables and the procedures, and creates what is missing. A user who may read only, and a read-only
-// server, are good enough to inspect.
+// prepare checks the tables and the procedures, and creates what is missing. A user who may read only, and a
+// read-only server, are good enough to inspect.
 func (s *service) prepare(ctx context.Context, conn *sql.Conn) error {
 	missing, err := s.checkTables(ctx, conn)
 	if err != nil {
@@ -45,15 +45,17 @@ func (s *service) prepare(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	if n, err = s.countProcedures(ctx, conn); err == nil && n < len(operations) {
-		err = fmt.Errorf("%w: the user may not call the procedures %s: GRANT EXECUTE", backend.ErrInvalid, s.schema.procedure("..."))
+		err = fmt.Errorf("%w: the user may not call the procedures %s: GRANT EXECUTE",
+			backend.ErrInvalid, s.schema.procedure("..."))
 	}
 	return err
 }
 
 // markUsed records that this version of the procedures is in use.
 func (s *service) markUsed(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, s.schema.sql("INSERT INTO `interlock` (name, expires) VALUES ("+lit(versionName+s.schema.version)+", "+clock+
-		") ON DUPLICATE KEY UPDATE expires = "+clock))
+	_, err := conn.ExecContext(ctx, s.schema.sql(fmt.Sprintf(
+		"INSERT INTO `interlock` (name, expires) VALUES (%s, %s) ON DUPLICATE KEY UPDATE expires = %[2]s",
+		lit(versionName+s.schema.version), clock)))
 	return err
 }
 
@@ -65,8 +67,9 @@ const (
 
 // countProcedures returns how many of the procedures are there that the user may call.
 func (s *service) countProcedures(ctx context.Context, conn *sql.Conn) (n int, err error) {
-	err = conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = "+s.database()+
-		" AND LEFT(routine_name, 10) = 'interlock_' AND RIGHT(routine_name, 13) = '_"+s.schema.version+"'").Scan(&n)
+	err = conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = "+
+		s.database()+" AND LEFT(routine_name, 10) = 'interlock_' "+
+		"AND RIGHT(routine_name, 13) = '_"+s.schema.version+"'").Scan(&n)
 	return n, failure(err)
 }
 
@@ -95,8 +98,8 @@ func (s *service) create(ctx context.Context, conn *sql.Conn) error {
 	case 0:
 		return failure(err)
 	case errDatabaseDenied, errAccessDenied, errProcedureDenied, errPrivilege:
-		return fmt.Errorf("creating procedures: %w: GRANT CREATE ROUTINE, EXECUTE ON the database, or run what mysqllock.Schema or lockctl schema prints",
-			failure(err))
+		return fmt.Errorf("creating procedures: %w: GRANT CREATE ROUTINE, EXECUTE ON the database, "+
+			"or run what mysqllock.Schema or lockctl schema prints", failure(err))
 	case errSyntax:
 		return fmt.Errorf("creating procedures: %w (they need MySQL 8.0 or MariaDB 10.6)", failure(err))
 	}
@@ -153,9 +156,11 @@ func (s *service) checkTable(ctx context.Context, conn *sql.Conn, t table) error
 	_, version, ours := strings.Cut(found, ", schema ")
 	switch {
 	case !ours || !strings.HasPrefix(found, "interlock "):
-		return fmt.Errorf("%w: table %s is not a lock table (its comment is %.60q); choose another with ?table=", backend.ErrInvalid, t, found)
+		return fmt.Errorf("%w: table %s is not a lock table (its comment is %.60q); choose another with ?table=",
+			backend.ErrInvalid, t, found)
 	case version != fmt.Sprint(schemaVersion):
-		return fmt.Errorf("%w: table %s has schema %.20q, this version of the driver wants %d: choose another with ?table=, or drop it when no process uses it",
+		return fmt.Errorf("%w: table %s has schema %.20q, this version of the driver wants %d: "+
+			"choose another with ?table=, or drop it when no process uses it",
 			backend.ErrInvalid, t, version, schemaVersion)
 	case !strings.EqualFold(engine, "InnoDB"):
 		return fmt.Errorf("%w: table %s has engine %s, want InnoDB", backend.ErrInvalid, t, engine)

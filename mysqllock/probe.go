@@ -41,7 +41,9 @@ func (s *service) probe(ctx context.Context) error {
 		return err
 	}
 	s.mariaDB = strings.Contains(strings.ToLower(version), "mariadb")
-	if s.multiPrimary, err = hasRows(ctx, conn, "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on','group_replication_group_name') AND Value NOT IN ('','OFF')"); err != nil {
+	const several = "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on','group_replication_group_name') " +
+		"AND Value NOT IN ('','OFF')"
+	if s.multiPrimary, err = hasRows(ctx, conn, several); err != nil {
 		return err
 	}
 	s.packets, err = hasRows(ctx, conn, "DO 0; SELECT 1")
@@ -51,9 +53,9 @@ func (s *service) probe(ctx context.Context) error {
 	return s.prepare(ctx, conn)
 }
 
-// session are settings that the statements depend on. Those of the connections that Open makes are as they should be. The
-// others matter no more: a procedure is executed with the sql_mode with which it was created, and sql_select_limit does not
-// apply in it.
+// session are settings that the statements depend on. Those of the connections that Open makes are as they should be.
+// The others matter no more: a procedure is executed with the sql_mode with which it was created, and
+// sql_select_limit does not apply in it.
 type session struct {
 	autocommit, readOnly, bigSelects, statementLog bool
 }
@@ -70,7 +72,8 @@ func (s session) check() error {
 	case !s.bigSelects:
 		return refuse("sql_big_selects is off", "the server would refuse statements by an estimate (max_join_size)")
 	case s.statementLog:
-		return refuse("binlog_format is STATEMENT", "the procedures run at READ COMMITTED, which the server refuses with that")
+		return refuse("binlog_format is STATEMENT",
+			"the procedures run at READ COMMITTED, which the server refuses with that")
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ func (s *service) repeatGuarded(ctx context.Context, q string, r answered) answe
 	return r
 }
 
-// send sends calls in one request. It returns the replies to the first of them, one at least; the others were not executed.
+// send sends calls in one request. It returns the replies to the first of them, one at least; the others were not
+// executed.
 func (s *service) send(ctx context.Context, calls []string, acquire bool) []answered {
 	begun := time.Now()
 	all, err := call.Detached(ctx, s.life, func(ctx context.Context, sending *call.Sending) ([]answered, error) {
@@ -103,8 +104,9 @@ func (s *service) enter(ctx context.Context) error {
 // execute is send, without an end of the context.
 //
 // If the server rolled the statement back because of others, which happens in a cluster in which several nodes accept
-// writes, it is sent again until the timeout, after growing pauses. So is what was not written to a broken connection; over
-// a new connection, what a server refused because it is read-only now; and, once, what called a procedure that was dropped.
+// writes, it is sent again until the timeout, after growing pauses. So is what was not written to a broken
+// connection; over a new connection, what a server refused because it is read-only now; and, once, what called a
+// procedure that was dropped.
 func (s *service) execute(ctx context.Context, sending *call.Sending, calls []string) []answered {
 	begun := time.Now()
 	last, created := fail(1, nil), false
@@ -207,8 +209,8 @@ func stillUncertain(earlier, err error) error {
 	return err
 }
 
-// connect takes a connection from the pool, within the timeout. If the server refuses another one, connect waits for one
-// that another request returns.
+// connect takes a connection from the pool, within the timeout. If the server refuses another one, connect waits for
+// one that another request returns.
 func (s *service) connect(ctx context.Context) (*sql.Conn, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.opt.timeout)
 	defer cancel()

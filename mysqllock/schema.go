@@ -24,7 +24,7 @@ const mode = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 //go:embed sql/*.sql
 var files embed.FS
 
-var operations = []string{"event", "wake", "drop", "rule", "acquire", "renew", "end", "listen"}
+var operations = []string{"event", "wake", "drop", "inform", "rule", "acquire", "renew", "end", "listen"}
 
 func text(name string) string {
 	b, err := files.ReadFile("sql/" + name + ".sql")
@@ -49,7 +49,8 @@ func newSchema(t table) *schema {
 	}
 	s := &schema{table: t, version: fmt.Sprintf("%x", sum.Sum(nil)[:6])}
 	names := []string{
-		"`interlock`", t.quoted(), "`interlock_places`", t.with("_places").quoted(), "`interlock_events`", t.with("_events").quoted(),
+		"`interlock`", t.quoted(),
+		"`interlock_places`", t.with("_places").quoted(), "`interlock_events`", t.with("_events").quoted(),
 	}
 	for _, op := range operations {
 		names = append(names, "`interlock_"+op+"`", s.procedure(op))
@@ -78,8 +79,8 @@ func (s *schema) procedures() (all []string) {
 }
 
 // Schema returns the statements that create the tables and the procedures, for a migration by the command line client
-// of the server: they need its command DELIMITER. The names of the procedures have a hash of their text, so those of two
-// versions of this package can be there side by side.
+// of the server: they need its command DELIMITER. The names of the procedures have a hash of their text, so those of
+// two versions of this package can be there side by side.
 func Schema(name string) (string, error) {
 	t, err := parseTable(name)
 	if err != nil {

@@ -76,7 +76,8 @@ func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	all := make([]queue.Renewed, len(holds))
 	for i, r := range s.askAll(ctx, calls) {
 		if r.err == nil && r.status != held {
-			r.err = fmt.Errorf("%w: row %.200q of table %s is not held by this attempt", backend.ErrLost, s.key(holds[i].Key), s.schema.table)
+			r.err = fmt.Errorf("%w: row %.200q of table %s is not held by this attempt",
+				backend.ErrLost, s.key(holds[i].Key), s.schema.table)
 		}
 		all[i] = queue.Renewed{Sent: r.sent, Now: r.now(), Pass: micros(r.pass), Err: r.err}
 	}
@@ -109,19 +110,19 @@ func (s *service) ending(e queue.End) (string, error) {
 	key, owner := lit(s.key(e.Key)), lit(e.Owner)
 	switch e.Kind {
 	case queue.Break:
-		return s.rule("break", key, owner), nil
+		return s.rule("break", key, owner, "''"), nil
 	case queue.Downgrade:
 		if e.Share.Capacity > 0 {
 			return "", backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")
 		}
-		return s.rule("downgrade", key, owner), nil
+		return s.rule("downgrade", key, owner, lit(s.process)), nil
 	}
 	return s.call("end", key, owner, lit(s.process), flag(e.Late)), checkOwner(e.Owner)
 }
 
 // Pass implements queue.Service.
 func (s *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	r, err := s.ask(ctx, s.rule("pass", lit(s.key(key)), "''"), false)
+	r, err := s.ask(ctx, s.rule("pass", lit(s.key(key)), "''", "''"), false)
 	return queue.Passed{Now: r.now(), Pass: micros(r.pass)}, err
 }
 
@@ -151,8 +152,8 @@ func (s *service) call(op string, args ...string) string {
 	return string(append(q, ')'))
 }
 
-func (s *service) rule(op, key, owner string) string {
-	return s.call("rule", "'"+op+"'", key, owner, lit(s.process), "0", "FALSE", "''", "0", "0")
+func (s *service) rule(op, key, owner, process string) string {
+	return s.call("rule", "'"+op+"'", key, owner, process, "0", "FALSE", "''", "0", "0")
 }
 
 // micro returns d in microseconds, rounded up: a lease must not be shorter than requested.

@@ -21,8 +21,8 @@ const (
 	staleEvent = time.Hour      // after which no process will read an event
 )
 
-// sweepUnused records that the procedures are in use, and deletes unused rows, until Close. Of all clients one sweeps four
-// times within the retention: each asks whether it is to be it, at times of its own.
+// sweepUnused records that the procedures are in use, and deletes unused rows, until Close. Of all clients one sweeps
+// four times within the retention: each asks whether it is to be it, at times of its own.
 func (s *service) sweepUnused() {
 	interval := markEvery
 	if s.opt.retention > 0 {
@@ -34,7 +34,8 @@ func (s *service) sweepUnused() {
 		if s.opt.retention == 0 {
 			continue
 		}
-		turn := s.schema.sql(fmt.Sprintf("INSERT INTO `interlock` (name, expires) VALUES (%s, %s) ON DUPLICATE KEY UPDATE expires = IF(expires < %[2]s - %d, %[2]s, expires)",
+		turn := s.schema.sql(fmt.Sprintf("INSERT INTO `interlock` (name, expires) VALUES (%s, %s) "+
+			"ON DUPLICATE KEY UPDATE expires = IF(expires < %[2]s - %d, %[2]s, expires)",
 			lit(turnName), clock, interval.Microseconds()))
 		if n, err := s.change(life, turn); err == nil && n > 0 {
 			_, _ = s.sweep(life, s.opt.retention)
@@ -42,10 +43,10 @@ func (s *service) sweepUnused() {
 	}
 }
 
-// Sweep deletes the rows of locks without a holder and without waiters that were not used for that long, and returns the
-// number of locks, also with an error. Clients do so by themselves, see WithRetention. Tokens still rise, because a new row
-// begins with the clock of the server. The minimum is one minute. Sweep needs DELETE on the tables. It reads 1,000 rows in a
-// statement, and locks no row of a lock that is in use.
+// Sweep deletes the rows of locks without a holder and without waiters that were not used for that long, and returns
+// the number of locks, also with an error. Clients do so by themselves, see WithRetention. Tokens still rise, because
+// a new row begins with the clock of the server. The minimum is one minute. Sweep needs DELETE on the tables. It
+// reads 1,000 rows in a statement, and locks no row of a lock that is in use.
 func (b *Backend) Sweep(ctx context.Context, unused time.Duration) (int, error) {
 	if unused < backend.MinRetention {
 		return 0, backend.Invalid("time unused", unused, "1m or more")
@@ -61,7 +62,8 @@ func (s *service) sweep(ctx context.Context, unused time.Duration) (int, error) 
 			" OR NOT EXISTS (SELECT 1 FROM `interlock` l WHERE l.name = q.name)")
 	}
 	if err == nil {
-		err = s.sweepRows(ctx, "`interlock_events`", "process, id, sent", fmt.Sprintf("sent < %s - %d", clock, staleEvent.Microseconds()))
+		err = s.sweepRows(ctx, "`interlock_events`", "process, id, sent",
+			fmt.Sprintf("sent < %s - %d", clock, staleEvent.Microseconds()))
 	}
 	if err == nil {
 		err = s.dropVersions(ctx, max(unused, minVersion))
@@ -78,7 +80,8 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 		n := 0
 		err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
 			names, dead, n = nil, nil, 0
-			rows, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf("SELECT name, %s, %s FROM `interlock` WHERE name > %s ORDER BY name LIMIT %d", old, free, lit(after), sweepPage)))
+			rows, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf(
+				"SELECT name, %s, %s FROM `interlock` WHERE name > %s ORDER BY name LIMIT %d", old, free, lit(after), sweepPage)))
 			if err != nil {
 				return err
 			}
@@ -100,13 +103,14 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 		})
 		for _, name := range dead {
 			if err == nil {
-				_, err = s.ask(ctx, s.rule("pass", name, "''"), false)
+				_, err = s.ask(ctx, s.rule("pass", name, "''", "''"), false)
 			}
 		}
 		for some := range slices.Chunk(names, sweepBatch) {
 			if err == nil {
 				var n int
-				n, err = s.change(ctx, s.schema.sql("DELETE l FROM `interlock` l FORCE INDEX (PRIMARY) WHERE name IN ("+strings.Join(some, ",")+") AND "+free+" AND "+old))
+				n, err = s.change(ctx, s.schema.sql("DELETE l FROM `interlock` l FORCE INDEX (PRIMARY) WHERE name IN ("+
+					strings.Join(some, ",")+") AND "+free+" AND "+old))
 				deleted += n
 			}
 		}
@@ -117,8 +121,8 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 	}
 }
 
-// sweepRows deletes rows of another table. The columns are its primary key and the time of the row, which is another one in
-// a row that has been written again.
+// sweepRows deletes rows of another table. The columns are its primary key and the time of the row, which is another
+// one in a row that has been written again.
 func (s *service) sweepRows(ctx context.Context, name, columns, which string) error {
 	key := strings.Split(columns, ", ")
 	first, second := "", int64(0)
@@ -127,7 +131,8 @@ func (s *service) sweepRows(ctx context.Context, name, columns, which string) er
 		n := 0
 		err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
 			rows, n = nil, 0
-			found, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf("SELECT %s, %s FROM %s q WHERE %[4]s >= %[6]s AND (%[4]s > %[6]s OR %[5]s > %[7]d) ORDER BY %[4]s, %[5]s LIMIT %[8]d",
+			found, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf("SELECT %s, %s FROM %s q "+
+				"WHERE %[4]s >= %[6]s AND (%[4]s > %[6]s OR %[5]s > %[7]d) ORDER BY %[4]s, %[5]s LIMIT %[8]d",
 				columns, which, name, key[0], key[1], lit(first), second, sweepPage)))
 			if err != nil {
 				return err
@@ -147,7 +152,8 @@ func (s *service) sweepRows(ctx context.Context, name, columns, which string) er
 		})
 		for some := range slices.Chunk(rows, sweepBatch) {
 			if err == nil {
-				_, err = s.change(ctx, s.schema.sql(fmt.Sprintf("DELETE q FROM %s q FORCE INDEX (PRIMARY) WHERE (%s) IN (%s)", name, columns, strings.Join(some, ","))))
+				_, err = s.change(ctx, s.schema.sql(fmt.Sprintf(
+					"DELETE q FROM %s q FORCE INDEX (PRIMARY) WHERE (%s) IN (%s)", name, columns, strings.Join(some, ","))))
 			}
 		}
 		if err != nil || n < sweepPage {
@@ -159,12 +165,16 @@ func (s *service) sweepRows(ctx context.Context, name, columns, which string) er
 
 // dropVersions drops the versions of the procedures that no process has used for that long.
 func (s *service) dropVersions(ctx context.Context, unused time.Duration) error {
-	old := fmt.Sprintf("l.name > X'00' AND l.name < X'01' AND LENGTH(l.name) = %d AND l.expires < %s - %d", 1+len(s.schema.version), clock, unused.Microseconds())
+	old := fmt.Sprintf("l.name > X'00' AND l.name < X'01' AND LENGTH(l.name) = %d AND l.expires < %s - %d",
+		1+len(s.schema.version), clock, unused.Microseconds())
 	var statements []string
 	err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
 		statements = nil
-		rows, err := c.QueryContext(ctx, s.schema.sql("SELECT l.name, r.routine_name FROM `interlock` l LEFT JOIN information_schema.routines r ON r.routine_schema = "+
-			s.database()+" AND LEFT(r.routine_name, 10) = 'interlock_' AND RIGHT(r.routine_name, 13) = CONCAT('_', CONVERT(SUBSTRING(l.name, 2) USING utf8mb4)) WHERE "+old+" LIMIT 1000"))
+		rows, err := c.QueryContext(ctx, s.schema.sql("SELECT l.name, r.routine_name FROM `interlock` l "+
+			"LEFT JOIN information_schema.routines r ON r.routine_schema = "+s.database()+
+			" AND LEFT(r.routine_name, 10) = 'interlock_'"+
+			" AND RIGHT(r.routine_name, 13) = CONCAT('_', CONVERT(SUBSTRING(l.name, 2) USING utf8mb4))"+
+			" WHERE "+old+" LIMIT 1000"))
 		if err != nil {
 			return err
 		}

@@ -214,3 +214,60 @@ func TestGuardOfASharedHolder(t *testing.T) {
 		}
 	})
 }
+
+// TestGuardedReader: a transaction that guards a reader delays the unlock and the break of that reader, and nothing else.
+func TestGuardedReader(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		db := provision.MySQLPool(t, s, nil)
+		b, c := backendOver(t, db)
+		other := open(t, s.URL())
+		read := func() *lock.Lease {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), bound)
+			defer cancel()
+			l, err := other.RWMutex("rw").RLock(ctx)
+			if err != nil {
+				t.Fatalf("a reader beside a guarded one: %v", err)
+			}
+			return l
+		}
+		guarded, err := c.RWMutex("rw").RLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, _ := guarded.Token()
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if err := b.Guard(t.Context(), tx, "rw", token); err != nil {
+			t.Fatal(err)
+		}
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- guarded.Unlock(t.Context()) }()
+		for range 20 { // while the unlock is repeated
+			l := read()
+			if err := l.Check(t.Context()); err != nil {
+				t.Errorf("Check of a reader: %v", err)
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock of a reader: %v", err)
+			}
+		}
+		select {
+		case err := <-unlocked:
+			t.Errorf("the guarded reader was unlocked: %v", err)
+		default:
+		}
+		if _, err := other.RWMutex("rw").TryLock(t.Context()); !errors.Is(err, lock.ErrLocked) {
+			t.Errorf("a writer beside the guarded reader: want ErrLocked, got %v", err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Error(err)
+		}
+		if err := <-unlocked; err != nil {
+			t.Errorf("Unlock after the transaction: %v", err)
+		}
+	})
+}

@@ -1,4 +1,4 @@
--- acquire asks for a key once. The first statement takes a free key as a whole; nothing else of the key can change then.
+-- acquire asks for a key once. The first statement takes a free key as a whole; nothing else can change then.
 CREATE PROCEDURE `interlock_acquire`(
   p_name VARBINARY(1225), p_owner VARBINARY(32), p_process VARBINARY(20), p_metadata VARBINARY(768),
   p_ttl BIGINT, p_weight INT, p_capacity INT, p_join BOOL)

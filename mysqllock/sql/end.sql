@@ -1,5 +1,5 @@
--- end removes a holder or a waiter; if p_late is set, later requests of the attempt are refused. The first statement is for
--- the holder of a whole key for which no attempt waits.
+-- end removes a holder or a waiter; if p_late is set, later requests of the attempt are refused. The first statement
+-- is for the holder of a whole key for which no attempt waits.
 CREATE PROCEDURE `interlock_end`(
   p_name VARBINARY(1225), p_owner VARBINARY(32), p_process VARBINARY(20), p_late BOOL)
   MODIFIES SQL DATA SQL SECURITY INVOKER

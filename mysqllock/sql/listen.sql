@@ -1,7 +1,7 @@
--- listen deletes the events in p_seen, a list of numbers, and returns the others of a process. If there are none, it sleeps
--- until a procedure that has written one ends the sleep with KILL QUERY. The connection owns the named lock of the process.
--- It sleeps in SLEEP or, with p_named, in the wait for a named lock that another connection of the process owns: on MariaDB
--- two KILL QUERY for one SLEEP can stop the whole server for two seconds.
+-- listen deletes the events in p_seen, a list of numbers, and returns the others of a process. If there are none, it
+-- sleeps until a procedure that has written one ends the sleep with KILL QUERY. The connection owns the named lock of
+-- the process. It sleeps in SLEEP or, with p_named, in the wait for a named lock that another connection of the
+-- process owns: on MariaDB two KILL QUERY for one SLEEP can stop the whole server for two seconds.
 CREATE PROCEDURE `interlock_listen`(p_process VARBINARY(20), p_seen MEDIUMBLOB, p_seconds DOUBLE, p_named BOOL)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN

@@ -1,9 +1,11 @@
 -- rule takes the steps of an operation, as package queuetest has them, with the row of the lock locked.
---   p_op     acquire, renew, keep (a renewal to that end exactly), end, downgrade, break, pass
---   p_owner  of a break: '' ends all holders
---   p_flag   of acquire: the attempt enters the queue; of end: later requests of the attempt are refused
--- The variables l_ are the row of the lock, s_ the place of the attempt, f_ the holder whose lease ends first, h_ the first
--- waiter, and x_ a share holder. The status of the answer is granted, waits, refused, held, lost or guarded.
+--   p_op       acquire, renew, keep (a renewal to that end exactly), end, downgrade, break, pass
+--   p_owner    of a break: '' ends all holders
+--   p_process  the sender; '' if there is none
+--   p_flag     of acquire: the attempt enters the queue; of end: later requests of the attempt are refused
+-- The variables l_ are the row of the lock, s_ the place of the attempt, f_ the holder whose lease ends first, h_ the
+-- first waiter, x_ a share holder, and b_ the holder in the answer to a break. The status of the answer is granted,
+-- waits, refused, held, lost or guarded.
 CREATE PROCEDURE `interlock_rule`(
   p_op VARBINARY(10), p_name VARBINARY(1225), p_owner VARBINARY(32), p_process VARBINARY(20), p_ttl BIGINT, p_flag BOOL,
   p_metadata VARBINARY(768), p_weight INT, p_capacity INT)
@@ -11,49 +13,20 @@ CREATE PROCEDURE `interlock_rule`(
 rule: BEGIN
   DECLARE share_base BIGINT DEFAULT 4611686018427387904; -- places of share holders are above it
   DECLARE provisional_ttl, inform_every, inform_slack, look_again BIGINT;
-  DECLARE l_token, l_since, l_expires, l_last, l_served, l_informed, l_asked_at, l_ended BIGINT;
-  DECLARE l_shares, l_weight, l_capacity, l_pushed, l_waiters, l_lapses INT;
-  DECLARE l_owner, l_watcher, l_asked VARBINARY(32);
-  DECLARE l_process, l_asked_process VARBINARY(20);
-  DECLARE l_metadata VARBINARY(768);
-  DECLARE l_slots VARBINARY(1024);
-  DECLARE l_suspects VARBINARY(4096);
-  DECLARE l_unclaimed BOOL;
-  DECLARE s_place, s_ends, s_token BIGINT;
-  DECLARE s_slots VARBINARY(1024) DEFAULT '';
-  DECLARE s_holds, s_waits, s_asks, s_watch BOOL DEFAULT FALSE;
-  DECLARE f_place, f_ends, f_since BIGINT;
-  DECLARE f_weight, f_capacity INT DEFAULT 0;
-  DECLARE f_slots VARBINARY(1024) DEFAULT '';
-  DECLARE f_owner VARBINARY(32);
-  DECLARE f_process VARBINARY(20);
-  DECLARE f_metadata VARBINARY(768);
-  DECLARE f_unclaimed BOOL DEFAULT FALSE;
-  DECLARE h_place, h_ttl BIGINT;
-  DECLARE h_weight, h_capacity INT;
-  DECLARE h_owner VARBINARY(32);
-  DECLARE h_process VARBINARY(20);
-  DECLARE h_metadata VARBINARY(768);
-  DECLARE h_fits, h_self, h_dead BOOL;
-  DECLARE x_place, x_after, x_upto, x_ends, x_since BIGINT;
-  DECLARE x_weight, x_capacity INT;
-  DECLARE x_owner VARBINARY(32);
-  DECLARE x_process VARBINARY(20);
-  DECLARE x_metadata VARBINARY(768);
-  DECLARE x_slots VARBINARY(1024);
-  DECLARE x_unclaimed BOOL;
-  DECLARE b_owner VARBINARY(32); -- the holder in the answer to a break
-  DECLARE b_metadata VARBINARY(768);
-  DECLARE b_slots VARBINARY(1024) DEFAULT '';
-  DECLARE b_weight, b_capacity INT DEFAULT 0;
-  DECLARE b_token, b_ends, b_since BIGINT;
-  DECLARE t, noted_end, lease, pass BIGINT;
-  DECLARE noted VARBINARY(32);
-  DECLARE slots VARBINARY(1024);
-  DECLARE wake, seen MEDIUMBLOB DEFAULT '';
-  DECLARE removed, changed, held, more BOOL DEFAULT FALSE;
-  DECLARE n, at INT DEFAULT 0;
+  DECLARE t, noted_end, lease, pass, l_token, l_since, l_expires, l_last, l_served, l_informed, l_asked_at, l_ended,
+    s_place, s_ends, s_token, f_place, f_ends, f_since, h_place, h_ttl, x_place, x_after, x_upto, x_ends, x_since,
+    b_token, b_ends, b_since BIGINT;
+  DECLARE l_shares, l_weight, l_capacity, l_pushed, l_waiters, l_lapses, h_weight, h_capacity, x_weight, x_capacity INT;
+  DECLARE f_weight, f_capacity, b_weight, b_capacity, n, at INT DEFAULT 0;
   DECLARE ask BIGINT DEFAULT 0;
+  DECLARE l_owner, l_watcher, l_asked, f_owner, h_owner, x_owner, b_owner, noted VARBINARY(32);
+  DECLARE l_process, l_asked_process, f_process, h_process, x_process VARBINARY(20);
+  DECLARE l_metadata, f_metadata, h_metadata, x_metadata, b_metadata VARBINARY(768);
+  DECLARE l_slots, s_slots, f_slots, x_slots, b_slots, slots VARBINARY(1024) DEFAULT '';
+  DECLARE l_suspects VARBINARY(4096);
+  DECLARE l_unclaimed, x_unclaimed, h_fits, h_self, h_dead BOOL;
+  DECLARE s_holds, s_waits, s_asks, s_watch, f_unclaimed, removed, changed, held, more BOOL DEFAULT FALSE;
+  DECLARE wake, seen MEDIUMBLOB DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
     ROLLBACK AND NO CHAIN NO RELEASE;
@@ -61,18 +34,15 @@ rule: BEGIN
   END;
 
   SET provisional_ttl = 3000000, inform_every = 1000000, inform_slack = 20000, look_again = 250000;
-  IF p_op = 'break' OR p_op = 'pass' THEN
-    SET p_process = '';
-  END IF;
   lock_row: LOOP
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
-    SELECT l.token, l.owner, l.process, l.metadata, l.since, l.unclaimed, l.expires, l.shares, l.weight, l.capacity, l.slots,
-      l.pushed, l.waiters, l.last, l.served, l.watcher, l.suspects, l.lapses, l.informed, l.asked, l.asked_process,
-      l.asked_at, l.ended
-    INTO l_token, l_owner, l_process, l_metadata, l_since, l_unclaimed, l_expires, l_shares, l_weight, l_capacity, l_slots,
-      l_pushed, l_waiters, l_last, l_served, l_watcher, l_suspects, l_lapses, l_informed, l_asked, l_asked_process,
-      l_asked_at, l_ended
+    SELECT l.token, l.owner, l.process, l.metadata, l.since, l.unclaimed, l.expires, l.shares, l.weight, l.capacity,
+      l.slots, l.pushed, l.waiters, l.last, l.served, l.watcher, l.suspects, l.lapses, l.informed, l.asked,
+      l.asked_process, l.asked_at, l.ended
+    INTO l_token, l_owner, l_process, l_metadata, l_since, l_unclaimed, l_expires, l_shares, l_weight, l_capacity,
+      l_slots, l_pushed, l_waiters, l_last, l_served, l_watcher, l_suspects, l_lapses, l_informed, l_asked,
+      l_asked_process, l_asked_at, l_ended
     FROM `interlock` l WHERE l.name = p_name FOR UPDATE;
     IF l_token IS NOT NULL THEN
       LEAVE lock_row;
@@ -91,7 +61,8 @@ rule: BEGIN
   END LOOP;
   SET t = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   IF p_op = 'acquire' AND l_ended > t AND EXISTS (SELECT 1 FROM `interlock_places` q
-    WHERE q.name = p_name AND q.place = -1 - CAST(CONV(LEFT(p_owner, 15), 16, 10) AS SIGNED) AND q.owner = p_owner AND q.since > t) THEN
+    WHERE q.name = p_name AND q.place = -1 - CAST(CONV(LEFT(p_owner, 15), 16, 10) AS SIGNED) AND q.owner = p_owner
+      AND q.since > t) THEN
     ROLLBACK AND NO CHAIN NO RELEASE;
     SELECT 'refused' AS status, t AS clock;
     LEAVE rule;
@@ -100,7 +71,8 @@ rule: BEGIN
   -- 1. Expire. A share holder whose row a transaction of Guard has locked stays one.
   IF l_owner IS NOT NULL AND l_expires <= t THEN
     IF l_unclaimed THEN
-      SET l_lapses = LEAST(l_lapses + 1, 9), l_suspects = LEFT(CONCAT(REPLACE(l_suspects, CONCAT(l_process, ','), ''), l_process, ','), 4080);
+      SET l_lapses = LEAST(l_lapses + 1, 9),
+        l_suspects = LEFT(CONCAT(l_process, ',', REPLACE(l_suspects, CONCAT(l_process, ','), '')), 4085);
     END IF;
     SET l_owner = NULL, removed = TRUE;
   END IF;
@@ -114,7 +86,8 @@ rule: BEGIN
         LEAVE expire;
       END IF;
       IF x_unclaimed THEN
-        SET l_lapses = LEAST(l_lapses + 1, 9), l_suspects = LEFT(CONCAT(REPLACE(l_suspects, CONCAT(x_process, ','), ''), x_process, ','), 4080);
+        SET l_lapses = LEAST(l_lapses + 1, 9),
+          l_suspects = LEFT(CONCAT(x_process, ',', REPLACE(l_suspects, CONCAT(x_process, ','), '')), 4085);
       END IF;
       CALL `interlock_drop`(p_name, x_place, x_weight, x_slots, x_unclaimed, l_shares, l_weight, l_slots, l_pushed);
       SET removed = TRUE;
@@ -154,10 +127,12 @@ rule: BEGIN
     SELECT q.place, q.ends, q.slots INTO s_place, s_ends, s_slots
     FROM `interlock_places` q WHERE q.name = p_name AND q.owner = p_owner AND q.place > 0 LIMIT 1;
   END IF;
-  SET held = l_owner <=> p_owner OR COALESCE(s_place > share_base, FALSE), s_waits = COALESCE(s_place < share_base, FALSE);
+  SET held = l_owner <=> p_owner OR COALESCE(s_place > share_base, FALSE),
+    s_waits = COALESCE(s_place < share_base, FALSE);
   IF held AND s_place IS NOT NULL AND p_op <> 'downgrade' THEN
     SET x_place = NULL;
-    SELECT q.place INTO x_place FROM `interlock_places` q WHERE q.name = p_name AND q.place = s_place FOR UPDATE SKIP LOCKED;
+    SELECT q.place INTO x_place FROM `interlock_places` q WHERE q.name = p_name AND q.place = s_place
+    FOR UPDATE SKIP LOCKED;
     IF x_place IS NULL THEN
       ROLLBACK AND NO CHAIN NO RELEASE;
       SELECT 'guarded' AS status, t AS clock;
@@ -185,7 +160,8 @@ rule: BEGIN
     IF p_flag THEN
       SET l_ended = t + 300000000;
       INSERT INTO `interlock_places` (name, place, owner, since)
-      VALUES (p_name, -1 - CAST(CONV(LEFT(p_owner, 15), 16, 10) AS SIGNED), p_owner, l_ended) ON DUPLICATE KEY UPDATE since = l_ended;
+      VALUES (p_name, -1 - CAST(CONV(LEFT(p_owner, 15), 16, 10) AS SIGNED), p_owner, l_ended)
+      ON DUPLICATE KEY UPDATE since = l_ended;
     END IF;
   ELSEIF p_op = 'downgrade' AND l_owner <=> p_owner THEN
     INSERT INTO `interlock_places` (name, place, owner, process, metadata, weight, since, ends, unclaimed)
@@ -263,11 +239,12 @@ rule: BEGIN
         LEAVE admit;
       END IF;
       IF LOCATE(CONCAT(h_process, ','), l_suspects) > 0 OR LEFT(h_process, 1) = 'l'
-        AND NOT (p_op = 'acquire' AND h_process = p_process) AND IS_USED_LOCK(CONCAT('interlock.', h_process)) IS NULL THEN
+        AND NOT (p_op = 'acquire' AND h_process = p_process)
+        AND IS_USED_LOCK(CONCAT('interlock.', h_process)) IS NULL THEN
         SET h_dead = TRUE;
       ELSEIF NOT h_fits THEN
         IF l_asked <=> h_owner AND l_asked_at + provisional_ttl <= t THEN
-          SET h_dead = TRUE, l_suspects = LEFT(CONCAT(l_suspects, h_process, ','), 4080);
+          SET h_dead = TRUE, l_suspects = LEFT(CONCAT(h_process, ',', l_suspects), 4085);
         ELSE
           LEAVE admit;
         END IF;
@@ -288,11 +265,12 @@ rule: BEGIN
     -- Grant.
     SET l_token = GREATEST(l_token + 1, t), slots = '', lease = h_ttl;
     IF p_op <> 'acquire' OR h_owner <> p_owner THEN
-      SET lease = LEAST(h_ttl, GREATEST(provisional_ttl >> (2 * l_lapses), 250000)), pass = LEAST(COALESCE(pass, lease), lease);
+      SET lease = LEAST(h_ttl, GREATEST(provisional_ttl >> (2 * l_lapses), 250000)),
+        pass = LEAST(COALESCE(pass, lease), lease);
     END IF;
     IF h_capacity > 0 THEN
-      SET l_slots = RPAD(l_slots, GREATEST(LENGTH(l_slots), h_capacity), '0'), slots = REPEAT('0', h_capacity), at = 0,
-        x_weight = h_weight;
+      SET l_slots = RPAD(l_slots, GREATEST(LENGTH(l_slots), h_capacity), '0'), slots = REPEAT('0', h_capacity),
+        at = 0, x_weight = h_weight;
       WHILE x_weight > 0 DO
         SET at = LOCATE('0', l_slots, at + 1);
         SET l_slots = INSERT(l_slots, at, 1, '1'), slots = INSERT(slots, at, 1, '1'), x_weight = x_weight - 1;
@@ -305,9 +283,10 @@ rule: BEGIN
     ELSE
       INSERT INTO `interlock_places`
         (name, place, owner, process, metadata, weight, capacity, slots, since, ttl, ends, unclaimed)
-      VALUES (p_name, share_base + l_token, h_owner, h_process, h_metadata, h_weight, h_capacity, slots, t, h_ttl, t + lease,
-        NOT s_asks);
-      SET l_shares = l_shares + 1, l_weight = l_weight + h_weight, l_capacity = h_capacity, l_pushed = l_pushed + (NOT s_asks);
+      VALUES (p_name, share_base + l_token, h_owner, h_process, h_metadata, h_weight, h_capacity, slots, t, h_ttl,
+        t + lease, NOT s_asks);
+      SET l_shares = l_shares + 1, l_weight = l_weight + h_weight, l_capacity = h_capacity,
+        l_pushed = l_pushed + (NOT s_asks);
     END IF;
     IF s_asks THEN
       SET s_holds = TRUE, s_token = l_token, s_slots = slots, s_ends = t + lease;
@@ -323,7 +302,7 @@ rule: BEGIN
     SET l_last = l_last + 1, s_place = l_last;
     INSERT INTO `interlock_places` (name, place, owner, process, metadata, weight, capacity, since, ttl)
     VALUES (p_name, s_place, p_owner, p_process, p_metadata, p_weight, p_capacity, t, p_ttl);
-    SET l_waiters = l_waiters + 1, h_place = COALESCE(h_place, s_place); -- without another one h_ is the attempt already
+    SET l_waiters = l_waiters + 1, h_place = COALESCE(h_place, s_place); -- if it is the first, h_ is it already
   END IF;
   SET l_watcher = NULL;
   IF l_owner IS NOT NULL THEN
@@ -356,22 +335,9 @@ rule: BEGIN
       CALL `interlock_event`(x_process, 'ends', p_name, l_watcher, 0, '', t, l_expires - t, wake);
     END IF;
     IF pass IS NOT NULL AND l_informed + inform_every <= t THEN
-      SET l_informed = t, x_after = l_served, seen = CONCAT(f_process, ','), n = 0;
-      inform: LOOP
-        SET x_place = NULL;
-        SELECT q.place, q.owner, q.process INTO x_place, x_owner, x_process FROM `interlock_places` q
-        WHERE q.name = p_name AND q.place > x_after AND q.place < share_base ORDER BY q.place LIMIT 1;
-        IF x_place IS NULL OR n = 16 THEN
-          LEAVE inform;
-        END IF;
-        IF LOCATE(CONCAT(x_process, ','), seen) = 0 THEN
-          SET seen = CONCAT(seen, x_process, ',');
-          IF NOT (p_op = 'acquire' AND x_owner = p_owner) AND NOT (changed AND x_owner = l_watcher) THEN
-            CALL `interlock_event`(x_process, 'ends', p_name, x_owner, 0, '', t, l_expires - t, wake);
-          END IF;
-        END IF;
-        SET n = n + 1, x_after = x_place;
-      END LOOP;
+      SET l_informed = t;
+      CALL `interlock_inform`(p_name, l_served, f_process, IF(p_op = 'acquire', p_owner, ''),
+        IF(changed, l_watcher, ''), t, l_expires - t, wake);
     END IF;
   END IF;
 
@@ -411,7 +377,8 @@ rule: BEGIN
   ELSEIF p_op <> 'acquire' THEN
     SELECT IF(held OR p_op = 'pass', 'held', 'lost') AS status, t AS clock, pass;
   ELSEIF s_holds THEN
-    SELECT 'granted' AS status, t AS clock, s_token AS token, s_slots AS slots, s_ends - t AS lease, NOT s_waits AS no_place, pass;
+    SELECT 'granted' AS status, t AS clock, s_token AS token, s_slots AS slots, s_ends - t AS lease,
+      NOT s_waits AS no_place, pass;
   ELSE
     SELECT 'waits' AS status, t AS clock, f_owner AS owner, f_place - share_base AS token, f_metadata AS metadata,
       f_weight AS weight, f_capacity AS capacity, f_slots AS slots, t - f_since AS age, l_expires - t AS lease,

@@ -4,9 +4,9 @@ CREATE TABLE IF NOT EXISTS `interlock` (
   owner         VARBINARY(32) NULL COMMENT 'the attempt that holds the whole key; null: none',
   process       VARBINARY(20) NULL COMMENT 'of that attempt, and the next three',
   metadata      VARBINARY(768) NOT NULL DEFAULT '',
-  since         BIGINT NOT NULL DEFAULT 0 COMMENT 'in microseconds since 1970, as all times, by the clock of the server',
+  since         BIGINT NOT NULL DEFAULT 0 COMMENT 'microseconds since 1970, as all times, by the server',
   unclaimed     BOOL NOT NULL DEFAULT FALSE COMMENT 'its grant was pushed, and its process has sent no request since',
-  expires       BIGINT NOT NULL DEFAULT 0 COMMENT 'the end of the first lease; without holders: when the lock was used last',
+  expires       BIGINT NOT NULL DEFAULT 0 COMMENT 'the end of the first lease; without holders: the last use',
   shares        INT NOT NULL DEFAULT 0 COMMENT 'the number of holders in the table of places',
   weight        INT NOT NULL DEFAULT 0 COMMENT 'the sum of their weights',
   capacity      INT NOT NULL DEFAULT 0 COMMENT '0: they are readers, else permits',
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS `interlock` (
 //
 CREATE TABLE IF NOT EXISTS `interlock_places` (
   name      VARBINARY(1225) NOT NULL,
-  place     BIGINT NOT NULL COMMENT 'of a waiter, in order; of a share holder: 2^62 and its token; of a tombstone: below 0',
+  place     BIGINT NOT NULL COMMENT 'of a waiter; of a share holder: 2^62 + its token; of a tombstone: below 0',
   owner     VARBINARY(32) NOT NULL,
   process   VARBINARY(20) NOT NULL DEFAULT '',
   metadata  VARBINARY(768) NOT NULL DEFAULT '',

@@ -1,4 +1,5 @@
--- wake ends the sleep of processes, each with a comma behind it. One that has ended, or belongs to another user, is left out.
+-- wake ends the sleep of processes, each with a comma behind it. One that has ended, or belongs to another user, is
+-- left out.
 CREATE PROCEDURE `interlock_wake`(p_processes MEDIUMBLOB)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
