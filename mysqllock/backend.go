@@ -49,7 +49,10 @@ func NewService(db *sql.DB, events queue.Events, opts ...Option) (queue.Service,
 		return nil, err
 	}
 	s.events = events
-	return s, s.start(context.Background(), 3*s.opt.timeout)
+	if err := s.start(context.Background(), 3*s.opt.timeout); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func newService(db *sql.DB, opts []Option) (*service, error) {
@@ -71,7 +74,10 @@ func newService(db *sql.DB, opts []Option) (*service, error) {
 func (s *service) open(ctx context.Context, limit time.Duration) (*Backend, error) {
 	b := &Backend{Backend: queue.New(s), svc: s}
 	s.events = b.Backend
-	return b, s.start(ctx, limit)
+	if err := s.start(ctx, limit); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // start reads the settings of the server, prepares the tables and the procedures, and listens, all within a limit.
@@ -111,6 +117,9 @@ func (s *service) connectEvents(ctx context.Context) error {
 	s.process = "l" + s.process[1:]
 	s.listener = newListener(s)
 	s.life.Go(s.listener.run)
+	if s.readOnly { // it listens when the next connections reach the primary
+		return nil
+	}
 	// now, so that the first wait costs nothing more, and holders learn of a break
 	if err := s.Listen(ctx, ""); err != nil {
 		return err
@@ -170,7 +179,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	}
 	if b.svc.listener != nil {
 		c.Wake = backend.WakePush
-		c.Caveats = append(c.Caveats, fmt.Sprintf("A process does not wake the waiters of another user of the server unless its user has the privilege CONNECTION_ADMIN (MariaDB: CONNECTION ADMIN). They notice that, and look for events every %v then.", shortSleep))
+		c.Caveats = append(c.Caveats, fmt.Sprintf("A process does not wake the waiters of another user of the server unless its user has the privilege CONNECTION_ADMIN (MariaDB: CONNECTION ADMIN). They read events up to %v late, notice that after the second time, and look for them every %v then.", longSleep, shortSleep))
 	} else {
 		c.Caveats = append(c.Caveats, "The holder of a broken lock learns of it at its next renewal.")
 	}

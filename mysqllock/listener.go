@@ -33,7 +33,9 @@ type listener struct {
 	changed chan struct{} // closed when live or err changes
 	err     error         // of the last failure
 	end     func()        // ends the connection; nil if there is none
-	sleep   time.Duration // of the goroutine of run
+	// of the goroutine of run:
+	sleep  time.Duration
+	missed int // reads in a row that found events after a whole sleep: the process should have been woken
 }
 
 func newListener(s *service) *listener {
@@ -156,6 +158,7 @@ func (l *listener) listen() error {
 		r, err := l.read(ctx, conn, seen, pause)
 		switch {
 		case number(err) == errInterrupted: // woken
+			l.missed = 0
 			continue
 		case err != nil:
 			return err
@@ -170,11 +173,23 @@ func (l *listener) listen() error {
 			seen += strconv.FormatInt(e.id, 10) + ","
 			l.s.report(e)
 		}
-		if r.slept && len(r.events) > 0 {
-			l.sleep = shortSleep // it should have been woken
-		}
-		pause = l.sleep
+		pause = l.slept(r)
 	}
+}
+
+// slept returns for how long to sleep after r. One event may come when the sleep ends by itself; after two that did not
+// end it, others cannot wake this process.
+func (l *listener) slept(r listened) time.Duration {
+	switch {
+	case r.slept && len(r.events) > 0:
+		l.missed++
+	case len(r.events) > 0:
+		l.missed = 0
+	}
+	if l.missed > 1 {
+		l.sleep = shortSleep
+	}
+	return l.sleep
 }
 
 // connect returns a connection that owns a named lock. One before it may still be there if the network has lost that.

@@ -28,6 +28,7 @@ func (s *service) prepare(ctx context.Context, conn *sql.Conn) error {
 		s.denied = failure(err)
 		return nil
 	case errReadOnly, errReadOnlyTx, errReadOnlyEngine:
+		s.readOnly = true
 		return nil
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 type server struct {
 	mariaDB      bool
 	multiPrimary bool // several nodes accept writes: a named lock is known to one of them only
+	readOnly     bool // it accepts no writes now
 	packets      bool // a request may have several statements
 	flush        int  // innodb_flush_log_at_trx_commit
 }

@@ -238,7 +238,7 @@ func mysqlTarget(t *testing.T) target {
 		},
 		others: func(t *testing.T) []string {
 			rows, err := admin.QueryContext(t.Context(), `SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables
-				WHERE table_schema NOT IN ('information_schema', 'mysql', 'sys', 'performance_schema') AND table_name <> 'interlock'
+				WHERE table_schema NOT IN ('information_schema', 'mysql', 'sys', 'performance_schema') AND table_name NOT LIKE 'interlock%'
 				UNION ALL SELECT CONCAT('bystander=', a) FROM bystander UNION ALL SELECT CONCAT('user ', user) FROM mysql.user ORDER BY 1`)
 			if err != nil {
 				t.Fatal(err)
