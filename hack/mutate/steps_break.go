@@ -25,7 +25,7 @@ var breakSteps = []Step{
 	{"PostgreSQL: Break compares the owner", "pglock/sql/rule.sql",
 		"IF self IN ('', l.owner) THEN",
 		"IF true THEN", pgIn, pgRule},
-	{"MySQL: Break compares the owner", "mysqllock/inspect.go",
-		"return h.Owner != owner })",
-		"return false })", mysqlIn, "^TestConformance$/^mariadb-11$" + breakCase},
+	{"MySQL: Break compares the owner", "mysqllock/sql/rule.sql",
+		"IF p_owner = '' OR held THEN",
+		"IF TRUE THEN", mysqlIn, mysqlRule},
 }
