@@ -1,5 +1,4 @@
-// Package model holds small models of two protocols whose correctness does not follow
-// from reading them: the quorum of Redlock, and the admission of shares by the
-// transactions of mysqllock. The tests search every interleaving of each
-// within bounds. README.md says how to read them and what they leave out.
+// Package model holds a small model of a protocol whose correctness does not follow from
+// reading it: the quorum of Redlock. The tests search every interleaving within bounds.
+// README.md says how to read it and what it leaves out.
 package model
