@@ -112,7 +112,7 @@ func sooner(a, b time.Duration) time.Duration {
 func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed {
 	results := make([]queue.Renewed, len(holds))
 	groups := map[string]*renewals{}
-	shortest := time.Duration(backend.MaxTTL)
+	shortest := backend.MaxTTL
 	var all []*renewals
 	for i, h := range holds {
 		g := groups[h.Key]
@@ -305,21 +305,15 @@ func (s *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
 // Close implements queue.Service. It ends the listening connection and waits for requests. It does not close a pool that
 // was given to New.
 func (s *service) Close(ctx context.Context) error {
-	s.life.Stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.life.Close(context.Background()) // does not end
-		if s.ownsPool {
-			s.pool.Close()
-		}
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	err := s.life.Close(ctx)
+	switch {
+	case !s.ownsPool:
+	case err == nil:
+		s.pool.Close()
+	default:
+		go s.pool.Close() // it waits for the connections of the requests
 	}
+	return err
 }
 
 func (s *service) key(name string) []byte { return Key(s.opt.prefix, name) }
