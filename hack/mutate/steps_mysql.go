@@ -26,7 +26,7 @@ var mysqlSteps = []Step{
 	{"MySQL: a lease that has not ended is not removed", mysqlSQL + "rule.sql",
 		"IF l_owner IS NOT NULL AND l_expires <= t THEN", "IF l_owner IS NOT NULL THEN", mysqlIn, mysqlRule},
 	{"MySQL: nor that of a share holder", mysqlSQL + "rule.sql",
-		"q.ends > 0 AND q.ends <= t", "q.ends > 0", mysqlIn, mysqlRule},
+		"q.ends >= x_ends AND q.ends <= t", "q.ends > 0", mysqlIn, mysqlRule},
 	{"MySQL: the key is granted only if it is free or the share fits", mysqlSQL + "rule.sql",
 		"SET h_fits = l_owner IS NULL AND (", "SET h_fits = (", mysqlIn, mysqlRule},
 	{"MySQL: permits are limited", mysqlSQL + "rule.sql",

@@ -77,14 +77,18 @@ rule: BEGIN
     SET l_owner = NULL, removed = TRUE;
   END IF;
   IF l_shares > 0 AND l_expires <= t THEN
+    SET x_ends = 1, x_after = 0;
     expire: LOOP
       SET x_place = NULL;
-      SELECT q.place, q.process, q.weight, q.slots, q.unclaimed INTO x_place, x_process, x_weight, x_slots, x_unclaimed
-      FROM `interlock_places` q WHERE q.name = p_name AND q.ends > 0 AND q.ends <= t
-      ORDER BY q.ends, q.place LIMIT 1 FOR UPDATE SKIP LOCKED;
-      IF x_place IS NULL THEN
-        LEAVE expire;
-      END IF;
+      SELECT q.place, q.ends, q.process, q.weight, q.slots, q.unclaimed
+      INTO x_place, x_ends, x_process, x_weight, x_slots, x_unclaimed
+      FROM `interlock_places` q WHERE q.name = p_name AND q.ends >= x_ends AND q.ends <= t
+        AND (q.ends > x_ends OR q.place > x_after)
+      ORDER BY q.ends, q.place LIMIT 1;
+      IF x_place IS NULL THEN LEAVE expire; END IF;
+      SET x_after = x_place;
+      CALL `interlock_lock`(p_name, x_place);
+      IF x_place IS NULL THEN ITERATE expire; END IF;
       IF x_unclaimed THEN
         SET l_lapses = LEAST(l_lapses + 1, 9),
           l_suspects = LEFT(CONCAT(x_process, ',', REPLACE(l_suspects, CONCAT(x_process, ','), '')), 4085);
@@ -108,10 +112,19 @@ rule: BEGIN
       SET l_unclaimed = FALSE, l_lapses = 0;
     END IF;
     IF l_pushed > 0 THEN
-      UPDATE (SELECT q.place FROM `interlock_places` q WHERE q.name = p_name AND q.place > share_base AND q.unclaimed
-        AND q.process = p_process LIMIT 1000000 FOR UPDATE SKIP LOCKED) m
-      STRAIGHT_JOIN `interlock_places` q ON q.name = p_name AND q.place = m.place SET q.unclaimed = FALSE;
-      SET n = ROW_COUNT();
+      SET x_after = share_base, n = 0;
+      life: LOOP
+        SET x_place = NULL;
+        SELECT q.place INTO x_place FROM `interlock_places` q WHERE q.name = p_name AND q.place > x_after
+          AND q.unclaimed AND q.process = p_process ORDER BY q.place LIMIT 1;
+        IF x_place IS NULL THEN LEAVE life; END IF;
+        SET x_after = x_place;
+        CALL `interlock_lock`(p_name, x_place);
+        IF x_place IS NOT NULL THEN
+          UPDATE `interlock_places` q SET q.unclaimed = FALSE WHERE q.name = p_name AND q.place = x_place;
+          SET n = n + 1;
+        END IF;
+      END LOOP;
       IF n > 0 THEN
         SET l_pushed = l_pushed - n, l_lapses = 0;
       END IF;
@@ -130,9 +143,8 @@ rule: BEGIN
   SET held = l_owner <=> p_owner OR COALESCE(s_place > share_base, FALSE),
     s_waits = COALESCE(s_place < share_base, FALSE);
   IF held AND s_place IS NOT NULL AND p_op <> 'downgrade' THEN
-    SET x_place = NULL;
-    SELECT q.place INTO x_place FROM `interlock_places` q WHERE q.name = p_name AND q.place = s_place
-    FOR UPDATE SKIP LOCKED;
+    SET x_place = s_place;
+    CALL `interlock_lock`(p_name, x_place);
     IF x_place IS NULL THEN
       ROLLBACK AND NO CHAIN NO RELEASE;
       SELECT 'guarded' AS status, t AS clock;
@@ -187,10 +199,11 @@ rule: BEGIN
       SELECT q.place, q.owner, q.process, q.metadata, q.weight, q.capacity, q.slots, q.ends, q.since, q.unclaimed
       INTO x_place, x_owner, x_process, x_metadata, x_weight, x_capacity, x_slots, x_ends, x_since, x_unclaimed
       FROM `interlock_places` q WHERE q.name = p_name AND q.place > x_after AND q.place <= x_upto
-      ORDER BY q.place LIMIT 1 FOR UPDATE SKIP LOCKED;
-      IF x_place IS NULL THEN
-        LEAVE ends;
-      END IF;
+      ORDER BY q.place LIMIT 1;
+      IF x_place IS NULL THEN LEAVE ends; END IF;
+      SET x_after = x_place;
+      CALL `interlock_lock`(p_name, x_place);
+      IF x_place IS NULL THEN ITERATE ends; END IF;
       CALL `interlock_drop`(p_name, x_place, x_weight, x_slots, x_unclaimed, l_shares, l_weight, l_slots, l_pushed);
       IF p_op = 'break' THEN
         IF n = 0 THEN
@@ -200,7 +213,7 @@ rule: BEGIN
         SET n = n + 1;
         CALL `interlock_event`(x_process, 'lost', p_name, x_owner, 0, '', t, 0, wake);
       END IF;
-      SET held = TRUE, x_after = x_place;
+      SET held = TRUE;
     END LOOP;
     IF p_op = 'break' AND p_owner = '' AND l_shares > 0 THEN
       ROLLBACK AND NO CHAIN NO RELEASE; -- of the holders one is guarded
