@@ -20,6 +20,26 @@ func pushed(req backend.Request, expires time.Duration) queue.Grant {
 	}
 }
 
+// TestEventsOfATry: events about an attempt that did not wait end nothing, although it asks for no notification of a loss.
+// They would end what the process does not know.
+func TestEventsOfATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, req := start(t, queuetest.NewServer()), request(backend.Share{})
+		g, err := p.TryAcquire(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Granted(pushed(req, queue.ProvisionalTTL))
+		p.Asked(req.Key, req.Owner)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := p.svc.counts().ended; n != 0 {
+			t.Errorf("%d attempts were ended, want none", n)
+		}
+		release(t, g)
+	})
+}
+
 // TestServiceClockSet: an event is no grant if it says that the grant lasts for longer than it was made for.
 func TestServiceClockSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
