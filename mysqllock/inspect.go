@@ -41,7 +41,7 @@ func (s *service) read(ctx context.Context, f func(context.Context, *sql.Conn) e
 		return struct{}{}, err
 	})
 	if err != nil && unanswered(ctx, begun) {
-		go s.testIdle()
+		s.life.Go(s.testIdle)
 	}
 	return err
 }

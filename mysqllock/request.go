@@ -81,7 +81,7 @@ func (s *service) send(ctx context.Context, calls []string, acquire bool) []answ
 		return all, all[0].err
 	})
 	if err != nil && unanswered(ctx, begun) {
-		go s.testIdle()
+		s.life.Go(s.testIdle)
 	}
 	if err != nil {
 		return fail(len(calls), err)
