@@ -45,7 +45,8 @@ func newService(pool *pgxpool.Pool, o options, sql statements) *service {
 	_, _ = rand.Read(secret)
 	conns := int(pool.Config().MaxConns)
 	s := &service{
-		server: newServer(pool, o, sql), process: hex.EncodeToString(id), secret: string(secret), known: map[string]known{}, sessions: map[uint32]session{},
+		server: newServer(pool, o, sql), process: hex.EncodeToString(id),
+		secret: string(secret), known: map[string]known{}, sessions: map[uint32]session{},
 		acquiring: make(chan struct{}, max(1, conns-max(1, conns/4))), hints: make(chan struct{}, maxHints),
 	}
 	s.listener = newListener(s)
@@ -69,7 +70,7 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 	for r.status = again; r.status == again && err == nil; {
 		r, sent, err = one(ctx, s.server, s.sql.acquire, s.key(a.Key), a.Owner, s.process, escape(a.Metadata), micro(a.TTL),
 			a.Share.Weight, a.Share.Capacity, a.Mode != queue.NoQueue, hashOf(s.secretOf(a.Owner)))
-		pass = sooner(pass, micros(r.pass))
+		pass = queue.Sooner(pass, micros(r.pass))
 	}
 	if first && (err != nil || r.status == refused || r.status == held && a.Mode == queue.NoQueue) {
 		s.forget(a.Owner)
@@ -81,7 +82,8 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		return queue.Answer{Pass: pass}, err
 	}
 	ans := queue.Answer{
-		Sent: sent, Now: micros(r.clock), Left: micros(r.remaining), Pass: pass, NoPlace: r.noPlace, Watch: r.watch, Ask: micros(r.ask),
+		Sent: sent, Now: micros(r.clock), Left: micros(r.remaining), Pass: pass,
+		NoPlace: r.noPlace, Watch: r.watch, Ask: micros(r.ask),
 	}
 	switch r.status {
 	case refused:
@@ -98,17 +100,9 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 	return ans, nil
 }
 
-// sooner returns the shorter of two values of Answer.Pass.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// Renew implements queue.Service. The renewals of one key are one call of a function. Those of many are one statement, which
-// waits for no row. What another transaction has locked is renewed alone, within an eighth of the shortest lease, so that the
-// results of the others are not late.
+// Renew implements queue.Service. The renewals of one key are one call of a function. Those of many are one statement,
+// which waits for no row. What another transaction has locked is renewed alone, within an eighth of the shortest lease,
+// so that the results of the others are not late.
 func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed {
 	results := make([]queue.Renewed, len(holds))
 	groups := map[string]*renewals{}
@@ -161,7 +155,8 @@ func (s *service) renewMany(ctx context.Context, all []*renewals, results []queu
 		owners, ttls, exactly = append(owners, g.owners...), append(ttls, g.ttls...), append(exactly, g.exactly...)
 		end = append(end, int64(len(owners)))
 	}
-	rows, sent, err := query(ctx, s.server, scanAnswer, s.sql.renewMany, names, begin, end, owners, s.process, ttls, exactly)
+	rows, sent, err := query(ctx, s.server, scanAnswer, s.sql.renewMany,
+		names, begin, end, owners, s.process, ttls, exactly)
 	for i, g := range all {
 		if r := at(rows, i); r.status == locked {
 			rest = append(rest, g)
@@ -205,7 +200,8 @@ func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 	var late []bool
 	for i, e := range ends {
 		if len(ends) > 1 && (e.Kind == queue.Release || e.Kind == queue.Abandon) {
-			batch, ops, keys, owners = append(batch, i), append(ops, opOf(e)), append(keys, s.key(e.Key)), append(owners, e.Owner)
+			batch, ops = append(batch, i), append(ops, opOf(e))
+			keys, owners = append(keys, s.key(e.Key)), append(owners, e.Owner)
 			late, secrets = append(late, e.Late), append(secrets, s.secretOf(e.Owner))
 		} else {
 			all[i] = s.end(ctx, e)
@@ -214,7 +210,8 @@ func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 	if len(batch) == 0 {
 		return all
 	}
-	rows, _, err := query(ctx, s.server, scanAnswer, s.sql.endMany, ops, keys, owners, s.process, late, secrets)
+	rows, _, err := query(ctx, s.server, scanAnswer, s.sql.endMany,
+		ops, keys, owners, s.process, late, secrets)
 	for n, i := range batch {
 		if r := at(rows, n); r.status == locked || r.status == guarded {
 			all[i] = s.end(ctx, ends[i])
@@ -262,7 +259,7 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 	}
 	until := time.Now().Add(s.opt.timeout)
 	for pause := guardPause; ; pause = min(2*pause, maxGuardPause) {
-		rows, _, err := queryThen(ctx, s.server, scanAnswer, s.rest(e), sql, args...)
+		rows, _, err := queryThen(ctx, s.server, scanAnswer, s.rest(ctx, e), sql, args...)
 		var r answer
 		for i, row := range rows {
 			if i == 0 {
@@ -275,8 +272,9 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 		}
 		sleep(ctx, pause)
 		if ctx.Err() != nil || time.Now().After(until) {
-			err := backend.NotExecuted(fmt.Errorf("%s: a transaction with Guard still depends on the lock", s.at("")))
-			return s.ended(e, r, cmp.Or(call.Ended(ctx), err))
+			const still = "a transaction with Guard still depends on the lock"
+			err := cmp.Or(call.Ended(ctx), fmt.Errorf("%s: %s", s.at(""), still))
+			return s.ended(e, r, backend.NotExecuted(err))
 		}
 	}
 }
@@ -284,12 +282,16 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 // maxRest is how long the waiters are granted that one statement could not.
 const maxRest = time.Second
 
-// rest returns what grants the other waiters of a key after an end that could not grant all. The same session of the server
-// does, so that the secret proves those grants too; see proves. What is left then is for Pass.
-func (s *service) rest(e queue.End) func(rows []answer) (sql string, args []any) {
-	begun := time.Now()
+// rest returns what grants the other waiters of a key after an end that could not grant all. The same session of the
+// server does, so that the secret proves those grants too; see proves. It uses half of the time that ctx leaves at most,
+// so that the caller gets the result of the end. What is left then is for Pass.
+func (s *service) rest(ctx context.Context, e queue.End) func(rows []answer) (sql string, args []any) {
+	until := time.Now().Add(maxRest)
+	if d, ok := ctx.Deadline(); ok {
+		until = time.Now().Add(min(maxRest, time.Until(d)/2))
+	}
 	return func(rows []answer) (string, []any) {
-		if rows[len(rows)-1].pass >= 0 || time.Since(begun) > maxRest {
+		if rows[len(rows)-1].pass >= 0 || time.Now().After(until) {
 			return "", nil
 		}
 		return s.sql.rest, []any{s.key(e.Key), s.secretOf(e.Owner)}

@@ -62,7 +62,7 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 	r, replicas, err := b.eval(ctx, theScripts.acquire, keys, args...)
 	var pass time.Duration // of the replies before
 	for err == nil && r.Status == again {
-		pass = sooner(pass, protocol.OfMillis(r.Num(0)))
+		pass = queue.Sooner(pass, protocol.OfMillis(r.Num(0)))
 		r, replicas, err = b.eval(ctx, theScripts.acquire, keys, args...)
 	}
 	switch {
@@ -80,7 +80,7 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		return ans, wrongTypeError(r)
 	}
 	ans.Left, ans.NoPlace = protocol.OfMillis(r.Num(0)), r.Num(2) == 1
-	ans.Pass = sooner(pass, protocol.OfMillis(r.Num(1)))
+	ans.Pass = queue.Sooner(pass, protocol.OfMillis(r.Num(1)))
 	if r.Status == yes {
 		if replicas < b.opt.replicas {
 			return ans, b.unacknowledged(ctx, a, replicas)
@@ -103,14 +103,6 @@ func (b *service) listenerFor(a queue.Attempt) *listener {
 		return nil
 	}
 	return b.subs.listenerOf(b.channelOf(a.Key))
-}
-
-// sooner returns the shorter of two values of Answer.Pass.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // unacknowledged releases a grant that too few replicas have.

@@ -131,6 +131,14 @@ type Answer struct {
 	Pass time.Duration
 }
 
+// Sooner returns the shorter of two values of Answer.Pass, for a Service that needed several requests.
+func Sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // Hold is a grant that is renewed.
 type Hold struct {
 	Key, Owner string
