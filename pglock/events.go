@@ -22,8 +22,8 @@ const maxHints = 16
 //	removed name owner
 //	lost name owner           broken
 //
-// with times in microseconds, the name as hex digits. Any role that may connect to the database can
-// send notifications, so each only makes an attempt ask the server, except a grant that the secret proves; see secretOf.
+// with times in microseconds, and the name as hex digits. Any role that may connect to the database can send
+// notifications, so each only makes an attempt ask the server, except a grant that is proved; see proves.
 func (s *service) receive(sender uint32, payload string) {
 	received := time.Now()
 	f := strings.Split(payload, " ")
@@ -53,7 +53,10 @@ func (s *service) receive(sender uint32, payload string) {
 
 // grant reads a grant: owner, token, expires, lease, slots, and maybe the secret. Without proof its end is not known.
 func (s *service) grant(sender uint32, key string, f []string, received time.Time) queue.Grant {
-	g := queue.Grant{Key: key, Owner: f[0], Token: uint64(max(number(f[1]), 0)), Received: received, TTL: micros(number(f[3])), Slots: slotsOf(f[4])}
+	g := queue.Grant{
+		Key: key, Owner: f[0], Token: uint64(max(number(f[1]), 0)), Received: received,
+		TTL: micros(number(f[3])), Slots: slotsOf(f[4]),
+	}
 	secret := ""
 	if len(f) > 5 {
 		secret = f[5]

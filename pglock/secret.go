@@ -68,11 +68,11 @@ func (s *service) isOther(owner, key string) bool {
 	return ok && k.key != key
 }
 
-// sessionTrust is how long a session of the server is known after its last sign: another role could get its number later.
+// sessionTrust is how long a session of the server is known after its last sign. Another role could get its number later.
 const sessionTrust = 2 * time.Second
 
-// session is one of the server that sends notifications about true grants. Its number, which the server adds to them, cannot
-// be forged.
+// session is one of the server that sends notifications about true grants. Its number, which the server adds to them,
+// cannot be forged.
 type session struct {
 	own    bool   // of this process
 	secret string // else: that it has proved a grant with
@@ -80,12 +80,10 @@ type session struct {
 }
 
 // used notes that a request of this process uses a session.
-func (s *service) used(number uint32) { s.trust(number, session{own: true}) }
-
-func (s *service) trust(number uint32, as session) {
+func (s *service) used(number uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trustLocked(number, as)
+	s.trustLocked(number, session{own: true})
 }
 
 func (s *service) trustLocked(number uint32, as session) {
@@ -97,8 +95,8 @@ func (s *service) trustLocked(number uint32, as session) {
 }
 
 // proves reports whether a grant is certain. The secret of the attempt ahead proves one, and others that the same session
-// sends with it, as a release does that grants several shares. It is public from then on. A session of this process needs
-// none.
+// sends with it, as a release does that grants several shares. It is public from then on. A session of this process
+// needs none.
 func (s *service) proves(sender uint32, owner, secret string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

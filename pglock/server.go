@@ -41,12 +41,14 @@ func newServer(pool *pgxpool.Pool, o options, sql statements) *server {
 // A server that has become read-only has executed nothing, so query uses another connection at once. If the server rolls
 // back the statement in favor of another transaction, query sends it again within the timeout. If the functions are
 // missing, query creates them again.
-func query[T any](ctx context.Context, s *server, scan pgx.RowToFunc[T], sql string, args ...any) (rows []T, sent time.Time, err error) {
+func query[T any](
+	ctx context.Context, s *server, scan pgx.RowToFunc[T], sql string, args ...any,
+) (rows []T, sent time.Time, err error) {
 	return queryThen(ctx, s, scan, nil, sql, args...)
 }
 
-// queryThen is query. Then, for as long as then returns a statement, it executes that over the same connection, and returns
-// its rows behind the others. An error of such a statement is none.
+// queryThen is query. Then, for as long as then returns a statement, it executes that over the same connection, and
+// returns its rows behind the others. An error of such a statement is none.
 func queryThen[T any](
 	ctx context.Context, s *server, scan pgx.RowToFunc[T], then func(rows []T) (sql string, args []any), sql string, args ...any,
 ) (rows []T, sent time.Time, err error) {
@@ -64,7 +66,7 @@ func queryThen[T any](
 			continue // on another connection; in the end on a new one
 		case sqlState(err) == noFunction && s.opt.create && !created:
 			created = true
-			if err := s.createAgain(within); err != nil {
+			if err := s.create(within, s.sql.functions); err != nil {
 				return nil, sent, backend.NotExecuted(err)
 			}
 			continue
@@ -184,7 +186,9 @@ func queryOnce[T any](
 	return nil, time.Time{}, err
 }
 
-func send[T any](ctx context.Context, s *server, conn *pgx.Conn, scan pgx.RowToFunc[T], sql string, args []any) (r result[T], err error) {
+func send[T any](
+	ctx context.Context, s *server, conn *pgx.Conn, scan pgx.RowToFunc[T], sql string, args []any,
+) (r result[T], err error) {
 	if s.opt.pooled.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...) // no statement is prepared
 	}

@@ -23,7 +23,7 @@ func (s *service) setUp(ctx context.Context) error {
 		}
 		return fmt.Errorf("postgres: %s", s.hint(code))
 	case !complete:
-		if err = s.create(ctx); err == nil {
+		if err = s.create(ctx, s.sql.schema+s.sql.functions); err == nil {
 			_, err = s.probe(ctx)
 		}
 	}
@@ -51,7 +51,8 @@ type found struct {
 	pid, reported       uint32
 }
 
-// probe checks the server, and the table if it exists. It finds out about a pooler. complete: the tables and the functions exist.
+// probe checks the server, and the table if it exists. It finds out about a pooler. complete: the tables and the functions
+// exist.
 func (s *service) probe(ctx context.Context) (complete bool, err error) {
 	pooled := !s.opt.listen || s.opt.direct != nil
 	s.opt.pooled.Store(true) // until the reply
@@ -72,25 +73,17 @@ func (s *service) probe(ctx context.Context) (complete bool, err error) {
 	case f.readOnly:
 		return false, fmt.Errorf("postgres at %s: %s", s.address(), s.hint(readOnly))
 	case f.table != 0 && f.comment != schemaVersion:
-		return false, fmt.Errorf("%w table: %s", backend.ErrInvalid, s.otherTable(fmt.Sprintf("its comment is %.60q, want %q", f.comment, schemaVersion)))
+		why := fmt.Sprintf("its comment is %.60q, want %q", f.comment, schemaVersion)
+		return false, fmt.Errorf("%w table: %s", backend.ErrInvalid, s.otherTable(why))
 	}
 	return f.table != 0 && f.functions, nil
 }
 
-// create creates what is missing. An advisory lock makes processes that start together
-// create it one after the other.
-func (s *server) create(ctx context.Context) error {
-	return s.execSchema(ctx, s.sql.schema+s.sql.functions)
-}
-
-// createAgain creates functions that another client has removed, because no client seemed to use their version.
-func (s *server) createAgain(ctx context.Context) error {
-	return s.execSchema(ctx, s.sql.functions)
-}
-
 const schemaLock = "SELECT pg_advisory_xact_lock(7310589104321);\n"
 
-func (s *server) execSchema(ctx context.Context, text string) error {
+// create executes statements that create what is missing, or drop what is not used. An advisory lock makes processes
+// that start together do so one after the other.
+func (s *server) create(ctx context.Context, text string) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return s.describe(err)

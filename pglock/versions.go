@@ -21,7 +21,7 @@ func (s *service) dropVersions(ctx context.Context, unused time.Duration) error 
 		if !version.MatchString(v) {
 			continue
 		}
-		if err := s.execSchema(ctx, s.sql.drop(v)); err != nil {
+		if err := s.create(ctx, s.sql.drop(v)); err != nil {
 			return err
 		}
 		if _, err := s.exec(ctx, s.sql.forgetVersion, v); err != nil {
