@@ -91,7 +91,7 @@ func TestEncryptionAndACL(t *testing.T) {
 	}
 }
 
-// A Lock goes on while the service has too many requests, for one TTL, and ends with its context.
+// A Lock goes on while the service has too many requests.
 func TestThrottled(t *testing.T) {
 	req := backend.Request{Key: "a", Owner: "owner", TTL: time.Minute}
 	for _, status := range []int{429, 503} {
@@ -116,15 +116,9 @@ func TestThrottled(t *testing.T) {
 			}
 		}
 	}
-	b, _ := replying(t, refusing(503, "SlowDown"))
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := b.Acquire(ctx, req); !errors.Is(err, context.DeadlineExceeded) || status(err) != 503 {
-		t.Errorf("refused until the end of the context: want both in the error, got %v", err)
-	}
 }
 
-// A service that has too many requests for a TTL ends a Lock, and few requests are sent meanwhile.
+// A service that has too many requests for a TTL ends a Lock, and few requests are sent meanwhile. So does its context.
 func TestThrottledForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := 0
@@ -142,6 +136,12 @@ func TestThrottledForLong(t *testing.T) {
 		took := time.Since(begin)
 		if status(err) != 503 || took < time.Minute || took > 62*time.Second || requests < 40 || requests > 130 {
 			t.Errorf("want the refusal after a minute of pauses, got %v after %v and %d requests", err, took, requests)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err = b.Acquire(ctx, backend.Request{Key: "a", Owner: "owner", TTL: time.Minute})
+		if !errors.Is(err, context.DeadlineExceeded) || status(err) != 503 {
+			t.Errorf("refused until the end of the context: want both in the error, got %v", err)
 		}
 	})
 }
