@@ -33,7 +33,7 @@ var (
 //
 // The connections need autocommit and the default of transaction_read_only; New names the setting that it refuses. A
 // pool of one connection is enough to poll. With four, the server wakes waiters, over one that the driver keeps, on
-// MariaDB two. With multiStatements=true in the DSN, many renewals and releases are one request.
+// MariaDB two.
 func New(db *sql.DB, opts ...Option) (*Backend, error) {
 	s, err := newService(db, opts)
 	if err != nil {

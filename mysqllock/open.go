@@ -128,7 +128,6 @@ func (s *settings) config() *mysql.Config {
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.DBName, c.User, c.Passwd = s.net, s.addr, s.database, s.user, s.password
 	c.Timeout, c.TLS = s.dial, s.tls
-	c.MultiStatements = true // safe: values are hex literals, see lit
 	c.Logger = &mysql.NopLogger{}
 	c.Params = map[string]string{
 		"autocommit": "1",

@@ -14,7 +14,6 @@ type server struct {
 	mariaDB      bool
 	multiPrimary bool // several nodes accept writes: a named lock is known to one of them only
 	readOnly     bool // it accepts no writes now
-	packets      bool // a request may have several statements
 	flush        int  // innodb_flush_log_at_trx_commit
 }
 
@@ -45,10 +44,6 @@ func (s *service) probe(ctx context.Context) error {
 	const several = "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on','group_replication_group_name') " +
 		"AND Value NOT IN ('','OFF')"
 	if s.multiPrimary, err = hasRows(ctx, conn, several); err != nil {
-		return err
-	}
-	s.packets, err = hasRows(ctx, conn, "DO 0; SELECT 1")
-	if err != nil && number(err) != errSyntax {
 		return err
 	}
 	return s.prepare(ctx, conn)

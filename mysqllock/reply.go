@@ -13,7 +13,7 @@ const (
 	granted = "granted"
 	held    = "held"
 	refused = "refused"
-	guarded = "guarded" // a transaction of Guard has locked the row of the holder
+	busy    = "busy" // another transaction has locked the row of the holder, or that of the lock
 )
 
 // reply is what a procedure answers. Times are in microseconds.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
@@ -16,8 +17,8 @@ import (
 )
 
 const (
-	maxPacket  = 64                     // calls that are sent together
-	guardPause = 100 * time.Millisecond // between calls for a holder that a transaction of Guard keeps
+	maxMany   = 64                     // operations of a transaction
+	busyPause = 100 * time.Millisecond // between requests for a row that another transaction keeps
 )
 
 // answered is the reply to a call.
@@ -28,46 +29,99 @@ type answered struct {
 
 func fail(n int, err error) []answered { return slices.Repeat([]answered{{err: err}}, n) }
 
-// ask calls a procedure. acquire says that the call may use only the connections for that.
-func (s *service) ask(ctx context.Context, q string, acquire bool) (reply, error) {
-	r := s.repeatGuarded(ctx, q, s.send(ctx, []string{q}, acquire)[0])
-	return r.reply, r.err
+// operation is a renewal or an end.
+type operation struct {
+	kind, key, owner string
+	ttl              time.Duration
+	late             bool
 }
 
-// askAll is ask for several calls, in as few requests as possible.
-func (s *service) askAll(ctx context.Context, calls []string) []answered {
-	all := make([]answered, 0, len(calls))
-	for len(all) < len(calls) {
-		n := 1
-		if s.packets {
-			n = min(len(calls)-len(all), maxPacket)
+// ask calls a procedure that answers once. acquire says that the call may use only the connections for that. For as
+// long as a transaction of Guard keeps the holder it is called again, until the timeout.
+func (s *service) ask(ctx context.Context, q string, acquire bool) (reply, error) {
+	end := time.Now().Add(s.opt.timeout)
+	for {
+		r := s.send(ctx, q, 1, acquire)[0]
+		switch {
+		case r.err != nil || r.status != busy:
+			return r.reply, r.err
+		case time.Now().After(end):
+			return r.reply, backend.NotExecuted(fmt.Errorf("mysql%s: a transaction with Guard keeps the holder", s.address))
+		case !sleep(ctx, busyPause):
+			return r.reply, backend.NotExecuted(ctx.Err())
 		}
-		all = append(all, s.send(ctx, calls[len(all):len(all)+n], false)...)
 	}
+}
+
+// askAll sends operations in as few requests as possible. No key delays the others: those of keys whose rows are locked
+// are sent again, for each key alone.
+func (s *service) askAll(ctx context.Context, ops []operation) []answered {
+	if !slices.ContainsFunc(ops, func(o operation) bool { return o.key != ops[0].key }) {
+		return s.askKey(ctx, ops)
+	}
+	all := s.many(ctx, ops, false)
+	again := make(map[string][]int)
 	for i, r := range all {
-		all[i] = s.repeatGuarded(ctx, calls[i], r)
+		if r.err == nil && r.status == busy {
+			again[ops[i].key] = append(again[ops[i].key], i)
+		}
+	}
+	var keys sync.WaitGroup
+	for _, at := range again {
+		keys.Go(func() {
+			some := make([]operation, len(at))
+			for j, i := range at {
+				some[j] = ops[i]
+			}
+			for j, r := range s.askKey(ctx, some) {
+				all[at[j]] = r
+			}
+		})
+	}
+	keys.Wait()
+	return all
+}
+
+// askKey sends operations for one key, and waits for its row.
+func (s *service) askKey(ctx context.Context, ops []operation) []answered {
+	all := []answered{{reply: reply{status: busy}}}
+	if len(ops) != 1 {
+		all = s.many(ctx, ops, true)
+	}
+	for i, o := range ops {
+		if all[i].err == nil && all[i].status == busy {
+			q := s.call("one", "'"+o.kind+"'", lit(o.key), lit(o.owner), lit(s.process), micro(o.ttl), flag(o.late))
+			all[i].reply, all[i].err = s.ask(ctx, q, false)
+		}
 	}
 	return all
 }
 
-// repeatGuarded repeats a call for as long as a transaction of Guard keeps the holder, until the timeout.
-func (s *service) repeatGuarded(ctx context.Context, q string, r answered) answered {
-	for end := time.Now().Add(s.opt.timeout); r.err == nil && r.status == guarded; {
-		switch {
-		case time.Now().After(end):
-			r.err = backend.NotExecuted(fmt.Errorf("mysql%s: a transaction with Guard keeps the holder", s.address))
-		case !sleep(ctx, guardPause):
-			r.err = backend.NotExecuted(ctx.Err())
-		default:
-			r = s.send(ctx, []string{q}, false)[0]
-		}
+// many sends operations, several in a transaction.
+func (s *service) many(ctx context.Context, ops []operation, wait bool) []answered {
+	all := make([]answered, 0, len(ops))
+	for some := range slices.Chunk(ops, maxMany) {
+		q := s.call("many", lit(s.process), "'"+list(some)+"'", flag(wait))
+		all = append(all, s.send(ctx, q, len(some), false)...)
 	}
-	return r
+	return all
 }
 
-// send sends calls in one request. It returns the replies to the first of them, one at least; the others were not
-// executed.
-func (s *service) send(ctx context.Context, calls []string, acquire bool) []answered {
+// list returns operations as the procedure many reads them.
+func list(ops []operation) string {
+	var b strings.Builder
+	for _, o := range ops {
+		late := 0
+		if o.late {
+			late = 1
+		}
+		fmt.Fprintf(&b, "%s,%x,%x,%s,%d;", o.kind, o.key, o.owner, micro(o.ttl), late)
+	}
+	return b.String()
+}
+
+// send calls a procedure that answers n times. Either it has executed all, or each answer has the error.
+func (s *service) send(ctx context.Context, q string, n int, acquire bool) []answered {
 	begun := time.Now()
 	all, err := call.Detached(ctx, s.life, func(ctx context.Context, sending *call.Sending) ([]answered, error) {
 		ctx = context.WithoutCancel(ctx)
@@ -77,14 +131,13 @@ func (s *service) send(ctx context.Context, calls []string, acquire bool) []answ
 			}
 			defer func() { <-s.acquiring }()
 		}
-		all := s.execute(ctx, sending, calls)
-		return all, all[0].err
+		return s.execute(ctx, sending, q, n)
 	})
 	if err != nil && unanswered(ctx, begun) {
 		s.life.Go(s.testIdle)
 	}
 	if err != nil {
-		return fail(len(calls), err)
+		return fail(n, err)
 	}
 	return all
 }
@@ -107,33 +160,33 @@ func (s *service) enter(ctx context.Context) error {
 // writes, it is sent again until the timeout, after growing pauses. So is what was not written to a broken
 // connection; over a new connection, what a server refused because it is read-only now; and, once, what called a
 // procedure that was dropped.
-func (s *service) execute(ctx context.Context, sending *call.Sending, calls []string) []answered {
+func (s *service) execute(ctx context.Context, sending *call.Sending, q string, n int) ([]answered, error) {
 	begun := time.Now()
-	last, created := fail(1, nil), false
+	var last error
+	created := false
 	for try := 1; ; try++ {
 		conn, err := s.connect(ctx)
 		if err != nil {
-			return fail(len(calls), stillUncertain(last[0].err, err))
+			return nil, stillUncertain(last, err)
 		}
 		if !sending.Write() {
 			_ = conn.Close()
-			return fail(len(calls), backend.NotExecuted(context.Canceled))
+			return nil, backend.NotExecuted(context.Canceled)
 		}
-		all := s.query(ctx, conn, calls)
-		err = all[0].err
-		all[0].err = stillUncertain(last[0].err, err)
-		switch last = all; {
+		all, err := s.query(ctx, conn, q, n)
+		last = stillUncertain(last, err)
+		switch {
 		case rolledBack(err) && time.Since(begun) < s.opt.timeout:
 			pause := time.Millisecond * time.Duration(min(try, 50))
 			sleep(ctx, pause/2+rand.N(pause))
 		case (errors.Is(err, driver.ErrBadConn) || readOnly(err)) && try < 3:
 		case number(err) == errNoProcedure && s.opt.create && !created:
 			if err := s.createAgain(ctx); err != nil {
-				return fail(len(calls), backend.NotExecuted(err))
+				return nil, backend.NotExecuted(err)
 			}
 			created = true
 		default:
-			return all
+			return all, last
 		}
 	}
 }
@@ -150,48 +203,52 @@ func (s *service) createAgain(ctx context.Context) error {
 	return err
 }
 
-// query sends calls over a connection, and returns that.
-func (s *service) query(ctx context.Context, conn *sql.Conn, calls []string) []answered {
+// query sends a call over a connection, and returns that. The transaction ends behind the answers.
+func (s *service) query(ctx context.Context, conn *sql.Conn, q string, n int) ([]answered, error) {
 	statement, cancel := context.WithTimeout(ctx, s.opt.timeout)
 	defer cancel()
-	all := make([]answered, 0, len(calls))
-	sent := time.Now()
-	rows, err := conn.QueryContext(statement, strings.Join(calls, ";"))
-	if err == nil {
-		for more := true; more; more = rows.NextResultSet() {
-			r := answered{reply: reply{sent: sent}}
-			if err = r.scan(rows); err != nil {
-				break
-			}
-			all = append(all, r)
-		}
-		if err == nil {
-			err = rows.Err()
-		}
-		_ = rows.Close() // err has said it
-	}
+	all, err := answers(statement, conn, q, n)
 	s.finish(statement, conn, err)
-	if err == nil && len(all) < len(calls) {
-		err = noRow(nil)
+	if err == nil {
+		return all, nil
 	}
-	switch {
-	case len(all) == len(calls): // an error after that does not matter
-		return all
-	case number(err) == 0 || len(all) == 0:
-		err = classify(err)
-		if statement.Err() != nil && number(err) == 0 { // not the deadline of the caller
-			err = backend.Uncertain(fmt.Errorf("mysql%s: no answer within %v", s.address, s.opt.timeout))
-			s.testIdle()
+	if statement.Err() != nil && number(err) == 0 { // not the deadline of the caller
+		s.testIdle()
+		return nil, backend.Uncertain(fmt.Errorf("mysql%s: no answer within %v", s.address, s.opt.timeout))
+	}
+	return nil, classify(err)
+}
+
+func answers(ctx context.Context, conn *sql.Conn, q string, n int) ([]answered, error) {
+	all := make([]answered, 0, n)
+	sent := time.Now()
+	rows, err := conn.QueryContext(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for {
+		r := answered{reply: reply{sent: sent}}
+		if err := r.scan(rows); err != nil {
+			return nil, err
 		}
-		return append(all, fail(len(calls)-len(all), err)...)
+		all = append(all, r)
+		more := rows.NextResultSet()
+		switch {
+		case rows.Err() != nil:
+			return nil, rows.Err()
+		case len(all) == n:
+			return all, nil
+		case !more:
+			return nil, noRow(nil)
+		}
 	}
-	return all // the server has executed none behind an error
 }
 
 // finish returns a connection to the pool. After an error its session may have a transaction that holds locks.
 func (s *service) finish(ctx context.Context, conn *sql.Conn, err error) {
 	switch n := number(err); {
-	case err == nil, n == errNoProcedure, n == errDeadlock, n == errLockWait: // the handler in rule.sql has ended it
+	case err == nil, n == errNoProcedure, n == errDeadlock, n == errLockWait: // the handler of the procedure has ended it
 		_ = conn.Close()
 	case readOnly(err):
 		discard(conn)

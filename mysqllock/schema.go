@@ -24,7 +24,8 @@ const mode = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 //go:embed sql/*.sql
 var files embed.FS
 
-var operations = []string{"event", "wake", "lock", "drop", "inform", "rule", "acquire", "renew", "end", "listen"}
+var operations = []string{"event", "wake", "lock", "drop", "inform", "rule", "alone", "acquire", "plain", "one",
+	"many", "listen"}
 
 func text(name string) string {
 	b, err := files.ReadFile("sql/" + name + ".sql")

@@ -69,15 +69,18 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 
 // Renew implements queue.Service.
 func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed {
-	calls := make([]string, len(holds))
+	ops := make([]operation, len(holds))
 	for i, h := range holds {
-		calls[i] = s.call("renew", lit(s.key(h.Key)), lit(h.Owner), lit(s.process), micro(h.TTL), flag(h.Exactly))
+		ops[i] = operation{kind: "renew", key: s.key(h.Key), owner: h.Owner, ttl: h.TTL}
+		if h.Exactly {
+			ops[i].kind = "keep"
+		}
 	}
 	all := make([]queue.Renewed, len(holds))
-	for i, r := range s.askAll(ctx, calls) {
+	for i, r := range s.askAll(ctx, ops) {
 		if r.err == nil && r.status != held {
 			r.err = fmt.Errorf("%w: row %.200q of table %s is not held by this attempt",
-				backend.ErrLost, s.key(holds[i].Key), s.schema.table)
+				backend.ErrLost, ops[i].key, s.schema.table)
 		}
 		all[i] = queue.Renewed{Sent: r.sent, Now: r.now(), Pass: micros(r.pass), Err: r.err}
 	}
@@ -88,41 +91,38 @@ func (s *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 	all := make([]queue.Ended, len(ends))
 	var at []int
-	var calls []string
+	var ops []operation
 	for i, e := range ends {
-		if q, err := s.ending(e); err != nil {
+		key, process := s.key(e.Key), lit(s.process)
+		switch err := checkOwner(e.Owner); {
+		case e.Kind == queue.Break:
+			r, err := s.ask(ctx, s.alone("break", key, e.Owner, "''"), false)
+			all[i] = r.ended(err)
+			all[i].Holder = r.holder()
+		case e.Kind == queue.Downgrade && e.Share.Capacity > 0:
+			all[i].Err = backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")
+		case e.Kind == queue.Downgrade:
+			r, err := s.ask(ctx, s.alone("downgrade", key, e.Owner, process), false)
+			all[i] = r.ended(err)
+		case err != nil:
 			all[i].Err = err
-		} else {
-			at, calls = append(at, i), append(calls, q)
+		default:
+			at, ops = append(at, i), append(ops, operation{kind: "end", key: key, owner: e.Owner, late: e.Late})
 		}
 	}
-	for i, r := range s.askAll(ctx, calls) {
-		e := queue.Ended{Now: r.now(), Held: r.status == held, Pass: micros(r.pass), Err: r.err}
-		if ends[at[i]].Kind == queue.Break {
-			e.Holder = r.holder()
-		}
-		all[at[i]] = e
+	for i, r := range s.askAll(ctx, ops) {
+		all[at[i]] = r.ended(r.err)
 	}
 	return all
 }
 
-func (s *service) ending(e queue.End) (string, error) {
-	key, owner := lit(s.key(e.Key)), lit(e.Owner)
-	switch e.Kind {
-	case queue.Break:
-		return s.rule("break", key, owner, "''"), nil
-	case queue.Downgrade:
-		if e.Share.Capacity > 0 {
-			return "", backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")
-		}
-		return s.rule("downgrade", key, owner, lit(s.process)), nil
-	}
-	return s.call("end", key, owner, lit(s.process), flag(e.Late)), checkOwner(e.Owner)
+func (r *reply) ended(err error) queue.Ended {
+	return queue.Ended{Now: r.now(), Held: r.status == held, Pass: micros(r.pass), Err: err}
 }
 
 // Pass implements queue.Service.
 func (s *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	r, err := s.ask(ctx, s.rule("pass", lit(s.key(key)), "''", "''"), false)
+	r, err := s.ask(ctx, s.alone("pass", s.key(key), "", "''"), false)
 	return queue.Passed{Now: r.now(), Pass: micros(r.pass)}, err
 }
 
@@ -152,8 +152,9 @@ func (s *service) call(op string, args ...string) string {
 	return string(append(q, ')'))
 }
 
-func (s *service) rule(op, key, owner, process string) string {
-	return s.call("rule", "'"+op+"'", key, owner, process, "0", "FALSE", "''", "0", "0")
+// alone returns the statement for an operation that has no request of its own.
+func (s *service) alone(op, key, owner, process string) string {
+	return s.call("alone", "'"+op+"'", lit(key), lit(owner), process, "0", "FALSE", "''", "0", "0")
 }
 
 // micro returns d in microseconds, rounded up: a lease must not be shorter than requested.

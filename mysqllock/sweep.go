@@ -96,14 +96,14 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 				case isOld && isFree:
 					names = append(names, lit(after))
 				case isOld:
-					dead = append(dead, lit(after))
+					dead = append(dead, after)
 				}
 			}
 			return rows.Err()
 		})
 		for _, name := range dead {
 			if err == nil {
-				_, err = s.ask(ctx, s.rule("pass", name, "''", "''"), false)
+				_, err = s.ask(ctx, s.alone("pass", name, "", "''"), false)
 			}
 		}
 		for some := range slices.Chunk(names, sweepBatch) {

@@ -168,13 +168,14 @@ func TestStoppedWaiters(t *testing.T) {
 			next := live.waits(t, t.Context(), backend.Share{})
 			release(t, g)
 			_ = holder.Close(t.Context())
-			begun := time.Now()
-			release(t, granted(t, next, time.Duration(n)*queue.ProvisionalTTL+100*time.Millisecond))
-			if took := time.Since(begun); took > 6*time.Second {
-				t.Errorf("a waiter behind %d stopped processes: want the key within 6s, it took %v", n, took)
-			}
+			release(t, granted(t, next, behindStopped(n)+100*time.Millisecond))
 		})
 	}
+}
+
+// behindStopped is how long n stopped processes delay the waiter behind them.
+func behindStopped(n int) time.Duration {
+	return queue.ProvisionalTTL + time.Duration(n-1)*queue.ShortProvisionalTTL
 }
 
 // TestStoppedWriter: a stopped writer at the head of the queue keeps out those that only try for ProvisionalTTL.
@@ -219,7 +220,7 @@ func TestBehindStoppedWaiters(t *testing.T) {
 		}
 		next := live.waits(t, t.Context(), backend.Share{})
 		release(t, g)
-		release(t, granted(t, next, 3*queue.ProvisionalTTL))
+		release(t, granted(t, next, behindStopped(queue.Informed+1)+100*time.Millisecond))
 	})
 }
 

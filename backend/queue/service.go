@@ -12,10 +12,9 @@ const (
 	// ProvisionalTTL is the longest lease of a grant that was pushed, and how long a waiter may take to show that it
 	// is alive.
 	ProvisionalTTL = backend.MaxProvisionalTTL
-	// MinProvisionalTTL is the shortest lease of a grant that was pushed, unless the TTL of its attempt is shorter.
-	MinProvisionalTTL = 250 * time.Millisecond
-	// MaxUnclaimed is up to which number a Service counts provisional grants that ended unclaimed one after another.
-	MaxUnclaimed = 9
+	// ShortProvisionalTTL is the longest lease of a grant that was pushed after one that ended unclaimed: its process
+	// is often dead too. A process that is alive claims its grant in this time also on a busy machine.
+	ShortProvisionalTTL = ProvisionalTTL / 4
 	// Informed is how many of the first waiters a Service looks at to find the watcher, and the processes that it
 	// informs of a provisional grant.
 	Informed = 16
@@ -26,10 +25,13 @@ const (
 	InformSlack = 20 * time.Millisecond
 )
 
-// Provisional returns how long a pushed grant to an attempt with that TTL lasts, if the unclaimed grants of the key
-// before it were not claimed.
-func Provisional(ttl time.Duration, unclaimed int) time.Duration {
-	return min(ttl, max(ProvisionalTTL>>(2*min(unclaimed, MaxUnclaimed)), MinProvisionalTTL))
+// Provisional returns how long a pushed grant to an attempt with that TTL lasts. lapsed: the last pushed grant of the key
+// has ended unclaimed.
+func Provisional(ttl time.Duration, lapsed bool) time.Duration {
+	if lapsed {
+		return min(ttl, ShortProvisionalTTL)
+	}
+	return min(ttl, ProvisionalTTL)
 }
 
 // Service is the driver of a service. Its methods may be called concurrently. Each makes one round trip (more only if

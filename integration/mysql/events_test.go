@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/integration/provision"
@@ -20,7 +18,7 @@ func TestWake(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		pool := func(conns int) func() (backend.Backend, error) {
 			return func() (backend.Backend, error) {
-				db := provision.MySQLPool(t, s, func(c *mysql.Config) { c.MultiStatements = true })
+				db := provision.MySQLPool(t, s, nil)
 				db.SetMaxOpenConns(conns)
 				return mysqllock.New(db)
 			}

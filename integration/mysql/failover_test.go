@@ -118,7 +118,7 @@ func TestDemoted(t *testing.T) {
 		n := newName(t, old.Addr())
 		own := open(t, strings.Replace(as(old, "app", "s3cret", nil), old.Addr(), n.addr, 1))
 		db := provision.MySQLPool(t, old, func(c *mysql.Config) {
-			c.Addr, c.User, c.Passwd, c.MultiStatements = n.addr, "app", "s3cret", true
+			c.Addr, c.User, c.Passwd = n.addr, "app", "s3cret"
 		})
 		clients := map[string]*lock.Client{"URL": own, "New": over(t, db, mysqllock.WithPrefix("theirs"))}
 		held := map[string]*lock.Lease{}

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/integration/provision"
 	"github.com/interlock-go/lock/mysqllock"
@@ -19,7 +17,7 @@ func (noEvents) Interrupted(string) {}
 // TestLateRequest: a request that arrives after its attempt was abandoned is refused, on a free key and on one that is held.
 func TestLateRequest(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
-		db := provision.MySQLPool(t, s, func(c *mysql.Config) { c.MultiStatements = true })
+		db := provision.MySQLPool(t, s, nil)
 		service, err := mysqllock.NewService(db, noEvents{}, mysqllock.WithNotify(false))
 		if err != nil {
 			t.Fatal(err)

@@ -8,10 +8,10 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/backend/queue/queuetest"
@@ -59,7 +59,7 @@ func ruleHarness(t *testing.T, s *provision.Server) queuetest.Harness {
 	return queuetest.Harness{
 		Open: func(t testing.TB, events queue.Events) queue.Service {
 			g := &gate{}
-			db := sql.OpenDB(gated{provision.MySQLConnector(t, s, func(c *mysql.Config) { c.MultiStatements = true }), g})
+			db := sql.OpenDB(gated{provision.MySQLConnector(t, s, nil), g})
 			db.SetMaxOpenConns(10) // 36 processes, of a server with 400 connections
 			db.SetMaxIdleConns(10)
 			t.Cleanup(func() { _ = db.Close() })
@@ -81,11 +81,12 @@ func ruleHarness(t *testing.T, s *provision.Server) queuetest.Harness {
 	}
 }
 
-// gate keeps the connections of a pool from owning a named lock while it is shut.
+// gate counts the calls of procedures of a pool. While it is shut its connections cannot own a named lock.
 type gate struct {
-	mu   sync.Mutex
-	shut bool
-	name string // of the lock
+	calls atomic.Int64
+	mu    sync.Mutex
+	shut  bool
+	name  string // of the lock
 }
 
 func (g *gate) disconnect(t testing.TB, admin *sql.DB) (connect func()) {
@@ -115,6 +116,9 @@ func (g *gate) disconnect(t testing.TB, admin *sql.DB) (connect func()) {
 var getLock = regexp.MustCompile(`GET_LOCK\('([^']*)'`)
 
 func (g *gate) allows(query string) error {
+	if strings.HasPrefix(query, "CALL") {
+		g.calls.Add(1)
+	}
 	m := getLock.FindStringSubmatch(query)
 	if m == nil {
 		return nil

@@ -74,7 +74,7 @@ func TestSessionSettings(t *testing.T) {
 				url := as(s, "app", "s3cret", map[string]string{"table": table, "ttl": "20s"})
 				useEverything(t, open(t, url), open(t, url))
 				pool := func() *sql.DB {
-					return provision.MySQLPool(t, s, func(c *mysql.Config) { c.User, c.Passwd, c.MultiStatements = "app", "s3cret", true })
+					return provision.MySQLPool(t, s, func(c *mysql.Config) { c.User, c.Passwd = "app", "s3cret" })
 				}
 				if set.refused {
 					_, err := mysqllock.New(pool(), mysqllock.WithTable(table))

@@ -16,7 +16,7 @@ import (
 func TestStaleConnectionsOfTheApplication(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		p := provision.NewProxy(t, s.Addr())
-		db := provision.MySQLPool(t, s, func(c *mysql.Config) { c.Addr, c.MultiStatements = p.Addr(), true })
+		db := provision.MySQLPool(t, s, func(c *mysql.Config) { c.Addr = p.Addr() })
 		const conns = 30
 		db.SetMaxOpenConns(conns)
 		db.SetMaxIdleConns(conns)

@@ -9,12 +9,12 @@ acquire: BEGIN
     UPDATE `interlock` l
     SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, t)), l.owner = p_owner, l.process = p_process,
       l.metadata = p_metadata, l.since = t, l.unclaimed = FALSE, l.expires = t + p_ttl,
-      l.suspects = '', l.lapses = 0, l.informed = 0
+      l.suspects = '', l.lapsed = FALSE, l.informed = 0
     WHERE l.name = p_name AND l.owner IS NULL AND l.shares = 0 AND l.waiters = 0 AND l.ended <= t;
     IF ROW_COUNT() = 1 THEN
       SELECT 'granted' AS status, t AS clock, LAST_INSERT_ID() AS token, p_ttl AS lease, TRUE AS no_place;
       LEAVE acquire;
     END IF;
   END IF;
-  CALL `interlock_rule`('acquire', p_name, p_owner, p_process, p_ttl, p_join, p_metadata, p_weight, p_capacity);
+  CALL `interlock_alone`('acquire', p_name, p_owner, p_process, p_ttl, p_join, p_metadata, p_weight, p_capacity);
 END

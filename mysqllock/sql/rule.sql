@@ -1,14 +1,15 @@
--- rule takes the steps of an operation, as package queuetest has them, with the row of the lock locked.
+-- rule takes the steps of an operation, as package queuetest has them, with the row of the lock locked, in the
+-- transaction of its caller. Only to create the row it ends that, and begins another.
 --   p_op       acquire, renew, keep (a renewal to that end exactly), end, downgrade, break, pass
 --   p_owner    of a break: '' ends all holders
 --   p_process  the sender; '' if there is none
 --   p_flag     of acquire: the attempt enters the queue; of end: later requests of the attempt are refused
 -- The variables l_ are the row of the lock, s_ the place of the attempt, f_ the holder whose lease ends first, h_ the
 -- first waiter, x_ a share holder, and b_ the holder in the answer to a break. The status of the answer is granted,
--- waits, refused, held, lost or guarded.
+-- waits, refused, held, lost or busy; wake are processes that sleep, each with a comma behind it.
 CREATE PROCEDURE `interlock_rule`(
   p_op VARBINARY(10), p_name VARBINARY(1225), p_owner VARBINARY(32), p_process VARBINARY(20), p_ttl BIGINT, p_flag BOOL,
-  p_metadata VARBINARY(768), p_weight INT, p_capacity INT)
+  p_metadata VARBINARY(768), p_weight INT, p_capacity INT, INOUT wake MEDIUMBLOB)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 rule: BEGIN
   DECLARE share_base BIGINT DEFAULT 4611686018427387904; -- places of share holders are above it
@@ -16,7 +17,7 @@ rule: BEGIN
   DECLARE t, noted_end, lease, pass, l_token, l_since, l_expires, l_last, l_served, l_informed, l_asked_at, l_ended,
     s_place, s_ends, s_token, f_place, f_ends, f_since, h_place, h_ttl, x_place, x_after, x_upto, x_ends, x_since,
     b_token, b_ends, b_since BIGINT;
-  DECLARE l_shares, l_weight, l_capacity, l_pushed, l_waiters, l_lapses, h_weight, h_capacity, x_weight, x_capacity INT;
+  DECLARE l_shares, l_weight, l_capacity, l_pushed, l_waiters, h_weight, h_capacity, x_weight, x_capacity INT;
   DECLARE f_weight, f_capacity, b_weight, b_capacity, n, at INT DEFAULT 0;
   DECLARE ask BIGINT DEFAULT 0;
   DECLARE l_owner, l_watcher, l_asked, f_owner, h_owner, x_owner, b_owner, noted VARBINARY(32);
@@ -24,31 +25,23 @@ rule: BEGIN
   DECLARE l_metadata, f_metadata, h_metadata, x_metadata, b_metadata VARBINARY(768);
   DECLARE l_slots, s_slots, f_slots, x_slots, b_slots, slots VARBINARY(1024) DEFAULT '';
   DECLARE l_suspects VARBINARY(4096);
-  DECLARE l_unclaimed, x_unclaimed, h_fits, h_self, h_dead BOOL;
+  DECLARE l_unclaimed, l_lapsed, x_unclaimed, h_fits, h_self, h_dead BOOL;
   DECLARE s_holds, s_waits, s_asks, s_watch, f_unclaimed, removed, changed, held, more BOOL DEFAULT FALSE;
-  DECLARE wake, seen MEDIUMBLOB DEFAULT '';
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION
-  BEGIN
-    ROLLBACK AND NO CHAIN NO RELEASE;
-    RESIGNAL;
-  END;
+  DECLARE seen MEDIUMBLOB DEFAULT '';
 
   SET provisional_ttl = 3000000, inform_every = 1000000, inform_slack = 20000, look_again = 250000;
   lock_row: LOOP
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    START TRANSACTION;
     SELECT l.token, l.owner, l.process, l.metadata, l.since, l.unclaimed, l.expires, l.shares, l.weight, l.capacity,
-      l.slots, l.pushed, l.waiters, l.last, l.served, l.watcher, l.suspects, l.lapses, l.informed, l.asked,
+      l.slots, l.pushed, l.waiters, l.last, l.served, l.watcher, l.suspects, l.lapsed, l.informed, l.asked,
       l.asked_process, l.asked_at, l.ended
     INTO l_token, l_owner, l_process, l_metadata, l_since, l_unclaimed, l_expires, l_shares, l_weight, l_capacity,
-      l_slots, l_pushed, l_waiters, l_last, l_served, l_watcher, l_suspects, l_lapses, l_informed, l_asked,
+      l_slots, l_pushed, l_waiters, l_last, l_served, l_watcher, l_suspects, l_lapsed, l_informed, l_asked,
       l_asked_process, l_asked_at, l_ended
     FROM `interlock` l WHERE l.name = p_name FOR UPDATE;
     IF l_token IS NOT NULL THEN
       LEAVE lock_row;
     END IF;
     IF p_op <> 'acquire' AND NOT (p_op = 'end' AND p_flag) THEN
-      COMMIT AND NO CHAIN NO RELEASE;
       SELECT IF(p_op = 'pass', 'held', 'lost') AS status,
         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS clock;
       LEAVE rule;
@@ -58,12 +51,14 @@ rule: BEGIN
       DELETE q FROM `interlock_places` q WHERE q.name = p_name;
     END IF;
     COMMIT AND NO CHAIN NO RELEASE;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
   END LOOP;
+  SAVEPOINT interlock;
   SET t = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   IF p_op = 'acquire' AND l_ended > t AND EXISTS (SELECT 1 FROM `interlock_places` q
     WHERE q.name = p_name AND q.place = -1 - CAST(CONV(LEFT(p_owner, 15), 16, 10) AS SIGNED) AND q.owner = p_owner
       AND q.since > t) THEN
-    ROLLBACK AND NO CHAIN NO RELEASE;
     SELECT 'refused' AS status, t AS clock;
     LEAVE rule;
   END IF;
@@ -71,7 +66,7 @@ rule: BEGIN
   -- 1. Expire. A share holder whose row a transaction of Guard has locked stays one.
   IF l_owner IS NOT NULL AND l_expires <= t THEN
     IF l_unclaimed THEN
-      SET l_lapses = LEAST(l_lapses + 1, 9),
+      SET l_lapsed = TRUE,
         l_suspects = LEFT(CONCAT(l_process, ',', REPLACE(l_suspects, CONCAT(l_process, ','), '')), 4085);
     END IF;
     SET l_owner = NULL, removed = TRUE;
@@ -90,7 +85,7 @@ rule: BEGIN
       CALL `interlock_lock`(p_name, x_place);
       IF x_place IS NULL THEN ITERATE expire; END IF;
       IF x_unclaimed THEN
-        SET l_lapses = LEAST(l_lapses + 1, 9),
+        SET l_lapsed = TRUE,
           l_suspects = LEFT(CONCAT(x_process, ',', REPLACE(l_suspects, CONCAT(x_process, ','), '')), 4085);
       END IF;
       CALL `interlock_drop`(p_name, x_place, x_weight, x_slots, x_unclaimed, l_shares, l_weight, l_slots, l_pushed);
@@ -98,7 +93,7 @@ rule: BEGIN
     END LOOP;
   END IF;
   IF l_owner IS NULL AND l_shares = 0 AND l_waiters = 0 THEN
-    SET l_suspects = '', l_lapses = 0, l_informed = 0;
+    SET l_suspects = '', l_lapsed = FALSE, l_informed = 0;
   END IF;
 
   -- 2. Note.
@@ -109,7 +104,7 @@ rule: BEGIN
   -- 3. Life.
   IF p_process <> '' THEN
     IF l_owner IS NOT NULL AND l_unclaimed AND l_process = p_process THEN
-      SET l_unclaimed = FALSE, l_lapses = 0;
+      SET l_unclaimed = FALSE, l_lapsed = FALSE;
     END IF;
     IF l_pushed > 0 THEN
       SET x_after = share_base, n = 0;
@@ -126,7 +121,7 @@ rule: BEGIN
         END IF;
       END LOOP;
       IF n > 0 THEN
-        SET l_pushed = l_pushed - n, l_lapses = 0;
+        SET l_pushed = l_pushed - n, l_lapsed = FALSE;
       END IF;
     END IF;
     SET l_suspects = REPLACE(l_suspects, CONCAT(p_process, ','), '');
@@ -146,8 +141,8 @@ rule: BEGIN
     SET x_place = s_place;
     CALL `interlock_lock`(p_name, x_place);
     IF x_place IS NULL THEN
-      ROLLBACK AND NO CHAIN NO RELEASE;
-      SELECT 'guarded' AS status, t AS clock;
+      ROLLBACK TO SAVEPOINT interlock; -- a transaction of Guard has locked it
+      SELECT 'busy' AS status, t AS clock;
       LEAVE rule;
     END IF;
   END IF;
@@ -216,8 +211,8 @@ rule: BEGIN
       SET held = TRUE;
     END LOOP;
     IF p_op = 'break' AND p_owner = '' AND l_shares > 0 THEN
-      ROLLBACK AND NO CHAIN NO RELEASE; -- of the holders one is guarded
-      SELECT 'guarded' AS status, t AS clock;
+      ROLLBACK TO SAVEPOINT interlock; -- of the holders one is guarded
+      SELECT 'busy' AS status, t AS clock;
       LEAVE rule;
     END IF;
   END IF;
@@ -278,7 +273,7 @@ rule: BEGIN
     -- Grant.
     SET l_token = GREATEST(l_token + 1, t), slots = '', lease = h_ttl;
     IF p_op <> 'acquire' OR h_owner <> p_owner THEN
-      SET lease = LEAST(h_ttl, GREATEST(provisional_ttl >> (2 * l_lapses), 250000)),
+      SET lease = LEAST(h_ttl, IF(l_lapsed, 750000, provisional_ttl)),
         pass = LEAST(COALESCE(pass, lease), lease);
     END IF;
     IF h_capacity > 0 THEN
@@ -377,11 +372,9 @@ rule: BEGIN
   SET l.token = l_token, l.owner = l_owner, l.process = l_process, l.metadata = l_metadata, l.since = l_since,
     l.unclaimed = l_unclaimed, l.expires = l_expires, l.shares = l_shares, l.weight = l_weight, l.capacity = l_capacity,
     l.slots = l_slots, l.pushed = l_pushed, l.waiters = l_waiters, l.last = l_last, l.served = l_served,
-    l.watcher = l_watcher, l.suspects = l_suspects, l.lapses = l_lapses, l.informed = l_informed, l.asked = l_asked,
+    l.watcher = l_watcher, l.suspects = l_suspects, l.lapsed = l_lapsed, l.informed = l_informed, l.asked = l_asked,
     l.asked_process = l_asked_process, l.asked_at = l_asked_at, l.ended = l_ended
   WHERE l.name = p_name;
-  COMMIT AND NO CHAIN NO RELEASE;
-  CALL `interlock_wake`(wake);
   SET pass = IF(more, -1, COALESCE(pass, 0));
   IF p_op = 'break' THEN
     SELECT IF(held, 'held', 'lost') AS status, t AS clock, pass, b_owner AS owner, b_token AS token,

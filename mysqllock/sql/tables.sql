@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS `interlock` (
   served        BIGINT NOT NULL DEFAULT 0 COMMENT 'no waiter has a place up to this',
   watcher       VARBINARY(32) NULL COMMENT 'the waiter that looks when the first lease ends',
   suspects      VARBINARY(4096) NOT NULL DEFAULT '' COMMENT 'processes, each with a comma behind it',
-  lapses        INT NOT NULL DEFAULT 0 COMMENT 'pushed grants that have ended unclaimed, one after another',
+  lapsed        BOOL NOT NULL DEFAULT FALSE COMMENT 'the last pushed grant has ended unclaimed',
   informed      BIGINT NOT NULL DEFAULT 0 COMMENT 'when waiters were informed of a pushed grant; 0: never',
   asked         VARBINARY(32) NULL COMMENT 'the first waiter, if it was asked whether it is alive',
   asked_process VARBINARY(20) NULL,

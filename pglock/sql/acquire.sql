@@ -8,7 +8,7 @@ BEGIN
 	a.clock := interlock_clock();
 	IF wt = 0 THEN
 		UPDATE interlock t SET token = greatest(t.token + 1, a.clock), owner = self, process = sender, metadata = meta, proof = hash,
-			since = a.clock, expires = a.clock + lease, suspects = '{}', lapses = 0, informed = 0
+			since = a.clock, expires = a.clock + lease, suspects = '{}', lapsed = false, informed = 0
 			WHERE t.name = n AND t.owner IS NULL AND t.shares = 0 AND t.waiters = 0 AND t.ended <= a.clock RETURNING t.token INTO a.token;
 		IF FOUND THEN
 			IF current_setting('synchronous_commit') = 'off' THEN PERFORM interlock_commit(true, true); END IF;

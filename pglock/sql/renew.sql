@@ -11,7 +11,7 @@ BEGIN
 	IF waits OR FOUND THEN
 		a.clock := interlock_clock();
 		UPDATE interlock t SET expires = CASE WHEN exactly[1] THEN a.clock + leases[1] ELSE greatest(t.expires, a.clock + leases[1]) END,
-			unclaimed = false, lapses = CASE WHEN t.unclaimed THEN 0 ELSE t.lapses END
+			unclaimed = false, lapsed = t.lapsed AND NOT t.unclaimed
 			WHERE t.name = n AND t.owner = owners[1] AND t.waiters = 0 AND t.expires > a.clock AND cardinality(owners) = 1;
 		IF FOUND THEN
 			IF current_setting('synchronous_commit') = 'off' THEN PERFORM interlock_commit(true, true); END IF;

@@ -59,19 +59,19 @@ BEGIN
 	-- 1. Expire. A holder that a transaction with Guard keeps stays.
 	IF l.owner IS NOT NULL AND l.expires <= clock THEN
 		IF interlock_removable(n, NULL) THEN
-			IF l.unclaimed THEN l.suspects := l.suspects || l.process; l.lapses := least(l.lapses + 1, 9); END IF;
+			IF l.unclaimed THEN l.suspects := l.suspects || l.process; l.lapsed := true; END IF;
 			l.owner := NULL; l.unclaimed := false; l.watcher := NULL;
 		END IF;
 	ELSIF l.shares > 0 AND l.expires <= clock THEN
 		FOR w IN DELETE FROM interlock_places p WHERE p.owner IN (
 			SELECT h.owner FROM interlock_places h WHERE h.name = n AND h.kind = 'h' AND h.expires BETWEEN l.expires AND clock FOR UPDATE SKIP LOCKED
 		) RETURNING p.* LOOP
-			IF w.unclaimed THEN l.suspects := l.suspects || w.process; l.lapses := least(l.lapses + 1, 9); END IF;
+			IF w.unclaimed THEN l.suspects := l.suspects || w.process; l.lapsed := true; END IF;
 			l := interlock_without(l, w); l.watcher := NULL;
 		END LOOP;
 	END IF;
 	IF l.owner IS NULL AND l.shares = 0 AND l.waiters = 0 THEN
-		l.suspects := '{}'; l.lapses := 0; l.informed := 0;
+		l.suspects := '{}'; l.lapsed := false; l.informed := 0;
 	END IF;
 	IF l.ended > 0 AND l.ended <= clock THEN
 		DELETE FROM interlock_places p WHERE p.name = n AND p.kind = 'e' AND p.expires <= clock;
@@ -83,11 +83,11 @@ BEGIN
 
 	-- 3. Life.
 	IF op NOT IN ('break', 'pass') THEN
-		IF l.unclaimed AND l.process = sender THEN l.unclaimed := false; l.lapses := 0; END IF;
+		IF l.unclaimed AND l.process = sender THEN l.unclaimed := false; l.lapsed := false; END IF;
 		IF l.pushed > 0 THEN
 			UPDATE interlock_places p SET unclaimed = false WHERE p.process = sender AND p.unclaimed AND p.name IS NOT DISTINCT FROM n;
 			GET DIAGNOSTICS removed = ROW_COUNT;
-			IF removed > 0 THEN l.pushed := l.pushed - removed; l.lapses := 0; END IF;
+			IF removed > 0 THEN l.pushed := l.pushed - removed; l.lapsed := false; END IF;
 		END IF;
 		l.suspects := array_remove(l.suspects, sender);
 		IF l.asked_process = sender THEN l.asked := NULL; l.asked_process := NULL; END IF;
@@ -192,7 +192,7 @@ BEGIN
 		END IF;
 		IF w.process <> ALL (l.suspects) AND interlock_fits(l, w.weight, w.capacity) THEN
 			l.token := greatest(l.token + 1, clock);
-			provisional := CASE WHEN w.owner = asker THEN w.ttl ELSE least(w.ttl, greatest(3000000 >> 2 * l.lapses, 250000)) END;
+			provisional := CASE WHEN w.owner = asker THEN w.ttl ELSE least(w.ttl, CASE WHEN l.lapsed THEN 750000 ELSE 3000000 END) END;
 			w.slots := CASE WHEN w.capacity = 0 THEN '{}' ELSE ARRAY(
 				SELECT s FROM generate_series(0, w.capacity - 1) s EXCEPT SELECT unnest(l.slots) ORDER BY 1 LIMIT w.weight) END;
 			w.unclaimed := w.owner <> asker;
@@ -324,7 +324,7 @@ BEGIN
 	IF l IS DISTINCT FROM before THEN
 		UPDATE interlock t SET token = l.token, owner = l.owner, process = l.process, metadata = l.metadata, proof = l.proof, since = l.since,
 			expires = l.expires, unclaimed = l.unclaimed, shares = l.shares, permits = l.permits, weight = l.weight, slots = l.slots, pushed = l.pushed,
-			waiters = l.waiters, last = l.last, served = l.served, watcher = l.watcher, suspects = l.suspects, lapses = l.lapses,
+			waiters = l.waiters, last = l.last, served = l.served, watcher = l.watcher, suspects = l.suspects, lapsed = l.lapsed,
 			informed = l.informed, asked = l.asked, asked_process = l.asked_process, asked_at = l.asked_at, ended = l.ended
 			WHERE t.name = n;
 	END IF;

@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS interlock (
 	-- The queue: how many wait, the place of the last one that came, up to which place none waits any more, and the watcher.
 	waiters int NOT NULL DEFAULT 0, last bigint NOT NULL DEFAULT 0, served bigint NOT NULL DEFAULT 0, watcher text,
 	-- What is known of processes. asked is the first waiter, if it was asked whether it is alive.
-	suspects text[] NOT NULL DEFAULT '{}', lapses int NOT NULL DEFAULT 0, informed bigint NOT NULL DEFAULT 0,
+	suspects text[] NOT NULL DEFAULT '{}', lapsed boolean NOT NULL DEFAULT false, informed bigint NOT NULL DEFAULT 0,
 	asked text, asked_process text, asked_at bigint,
 	ended bigint NOT NULL DEFAULT 0         -- until when late requests of ended attempts are refused
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);

@@ -22,7 +22,7 @@ local function begin(addr)
     local over = read('ZRANGEBYSCORE', KEYS[5], '-inf', integer(us), 'LIMIT', 0, CHUNK) or {}
     for _, owner in ipairs(over) do
       local _, was, process = drop(owner)
-      if was then miss(process, 1) end
+      if was then miss(process) end
     end
     more = #over == CHUNK
     ended = #over > 0
@@ -30,20 +30,20 @@ local function begin(addr)
   else
     for process, p in pairs(unclaimed) do
       if process ~= holder_addr or not is_unclaimed(value) then
-        miss(process, p.count)
+        miss(process)
         unclaimed[process] = nil
       end
     end
   end
   if not kind and not waiters(INFORMED)[1] then
-    suspects, unclaimed, asked, missed, informed = {}, {}, nil, 0, nil
+    suspects, unclaimed, asked, lapsed, informed = {}, {}, nil, false, nil
   end
   if kind and not ended then
     noted = watcher()
     noted_end = select(2, first())
   end
   if addr then
-    if unclaimed[addr] then unclaimed[addr], missed = nil, 0 end
+    if unclaimed[addr] then unclaimed[addr], lapsed = nil, false end
     suspects[addr] = nil
     if asked and string.sub(asked, 34) == addr then asked = nil end
   end
@@ -68,7 +68,7 @@ local granted, mine, shortest = {}, nil, nil -- mine: the grant of the attempt t
 
 -- grant decides that w holds the key. apply writes it.
 local function grant(w, own)
-  w.lease = own and w.ttl or math.min(w.ttl, math.max(PROVISIONAL_TTL / 4 ^ missed, MIN_PROVISIONAL_TTL))
+  w.lease = own and w.ttl or math.min(w.ttl, lapsed and SHORT_PROVISIONAL_TTL or PROVISIONAL_TTL)
   w.own, w.slots = own, ''
   if own then mine = w else shortest = math.min(shortest or w.lease, w.lease) end
   if not w.weight then
@@ -231,7 +231,7 @@ local function save()
   end
   for addr, p in pairs(unclaimed) do list[#list + 1] = 'p:' .. addr .. ':' .. integer(p.token) .. ':' .. integer(p.count) end
   if asked then list[#list + 1] = 'a:' .. asked .. ':' .. integer(asked_at) end
-  if missed > 0 then list[#list + 1] = 'u:' .. integer(missed) end
+  if lapsed then list[#list + 1] = 'u:1' end
   if informed then list[#list + 1] = 'i:' .. integer(informed) end
   local text = table.concat(list, ' ')
   if text == '' then

@@ -13,9 +13,9 @@
 --   s:<process>                   it is suspect
 --   p:<process>:<token>:<number>  its pushed grants with at least that token are unclaimed, so many of them
 --   a:<owner address>:<us>        the first waiter was asked then
---   u:<number>                    so many pushed grants have ended unclaimed
+--   u:1                           the last pushed grant has ended unclaimed
 --   i:<us>                        when waiters were informed of a pushed grant
-local PROVISIONAL_TTL, MIN_PROVISIONAL_TTL, MAX_UNCLAIMED = 3000, 250, 9
+local PROVISIONAL_TTL, SHORT_PROVISIONAL_TTL = 3000, 750
 local INFORMED, INFORM_EVERY, INFORM_SLACK, CHUNK = 16, 1000000, 20000, 100 -- CHUNK: waiters that a script admits or removes at most
 local FOREVER = 2 ^ 62
 
@@ -93,7 +93,7 @@ if value then
 end
 
 -- What is known of processes.
-local suspects, unclaimed, asked, asked_at, missed, informed = {}, {}, nil, nil, 0, nil
+local suspects, unclaimed, asked, asked_at, lapsed, informed = {}, {}, nil, nil, false, nil
 local state = read('HGET', KEYS[4], 's') or ''
 local known = state -- what is stored
 for type, text in string.gmatch(state, '(%l):(%S+)') do
@@ -101,14 +101,13 @@ for type, text in string.gmatch(state, '(%l):(%S+)') do
   if type == 's' then suspects[name] = true end
   if type == 'p' then unclaimed[name] = {token = tonumber(first) or 0, count = tonumber(second) or 1} end
   if type == 'a' then asked, asked_at = name, math.min(tonumber(first) or 0, us) end -- the clock may have been set back
-  if type == 'u' then missed = tonumber(name) or 0 end
+  if type == 'u' then lapsed = true end
   if type == 'i' then informed = tonumber(name) end
 end
 if informed and informed > us then informed = nil end
 
-local function miss(addr, count)
-  suspects[addr] = true
-  missed = math.min(missed + count, MAX_UNCLAIMED)
+local function miss(addr)
+  suspects[addr], lapsed = true, true
 end
 
 -- channel_of returns the commands that count the subscribers of a process and publish to it, and the channel. A process

@@ -17,7 +17,7 @@ import (
 //	holders   in the order of their tokens; of each: owner, process, share, metadata, token, slots, since, end, unclaimed
 //	waiters   in the order in which they came; of each: owner, process, share, metadata, ttl, asked (a time, or not)
 //	suspects  a set of processes
-//	lapses    how many pushed grants have ended unclaimed, one after another
+//	lapsed    the last pushed grant has ended unclaimed
 //	informed  a time, or never
 //	last      the last token
 //	ended     a set of owners
@@ -45,11 +45,11 @@ import (
 // Refused, and a Downgrade whose request has a share of permits is an ErrInvalid.
 //
 //  1. Expire. Remove each holder with end <= now. For each of them that is unclaimed, add its process to suspects, and
-//     add 1 to lapses, up to MaxUnclaimed (9). Then, if there are neither holders nor waiters: suspects is empty,
-//     lapses is 0, and informed is never. So a free key needs nothing but last and ended.
+//     set lapsed. Then, if there are neither holders nor waiters: suspects is empty, lapsed is not set, and informed is
+//     never. So a free key needs nothing but last and ended.
 //  2. Note the watcher and the end of FIRST, for step 6. If step 1 has removed a holder, note that there is no watcher.
-//  3. Life, if there is a sender. If a holder of the sender is unclaimed, lapses is 0. No holder of it is unclaimed
-//     any more, no waiter of it is asked any more, and it is not in suspects.
+//  3. Life, if there is a sender. If a holder of the sender is unclaimed, lapsed is not set any more. No holder of it
+//     is unclaimed any more, no waiter of it is asked any more, and it is not in suspects.
 //  4. What the operation does: see below.
 //  5. Admit. As long as there are waiters, look at the first. If its process is in suspects, or cannot be reached and
 //     is not the sender of an Acquire: remove it. Else, if it fits: grant it the key. Else, if it was asked and
@@ -64,7 +64,7 @@ import (
 //
 // To grant the key: the token is the greater of last+1 and now in microseconds, and becomes last. The slots are those
 // of backend.Share.FreeSlots. For SELF, end is now+ttl. For another waiter the grant is pushed: it is unclaimed, its
-// lease is queue.Provisional(ttl, lapses), and its process gets the event Granted. Either way it stops waiting.
+// lease is queue.Provisional(ttl, lapsed), and its process gets the event Granted. Either way it stops waiting.
 //
 // An event for a process that cannot be reached is lost.
 //
@@ -103,7 +103,7 @@ type Reference struct {
 	holders  []holder
 	waiters  []waiter
 	suspects map[string]bool
-	lapses   int
+	lapsed   bool
 	informed *time.Duration // nil: never
 	last     uint64
 	ended    map[string]bool

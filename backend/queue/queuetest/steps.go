@@ -17,12 +17,12 @@ func (r *Reference) begin(now time.Duration, key, sender string) {
 		over := r.due(h.end)
 		if over && h.unclaimed {
 			add(&r.suspects, h.process)
-			r.lapses = min(r.lapses+1, queue.MaxUnclaimed)
+			r.lapsed = true
 		}
 		return over
 	})
 	if len(r.holders) == 0 && len(r.waiters) == 0 {
-		r.suspects, r.lapses, r.informed = nil, 0, nil
+		r.suspects, r.lapsed, r.informed = nil, false, nil
 	}
 	// 2. Note.
 	if len(r.holders) == before && r.watcher() != "" {
@@ -34,7 +34,7 @@ func (r *Reference) begin(now time.Duration, key, sender string) {
 	}
 	for i := range r.holders {
 		if h := &r.holders[i]; h.process == sender && h.unclaimed {
-			h.unclaimed, r.lapses = false, 0
+			h.unclaimed, r.lapsed = false, false
 		}
 	}
 	delete(r.suspects, sender)
@@ -85,7 +85,7 @@ func (r *Reference) grant(w waiter) {
 		process: w.process, since: now, end: now + w.ttl,
 	}
 	if w.Owner != r.op.self {
-		lease := queue.Provisional(w.ttl, r.lapses)
+		lease := queue.Provisional(w.ttl, r.lapsed)
 		h.end, h.unclaimed = now+lease, true
 		if r.op.pushed == 0 || lease < r.op.pushed {
 			r.op.pushed = lease

@@ -15,7 +15,7 @@ type key struct {
 	holders  []*attempt // in the order of their tokens
 	waiters  []*attempt // in the order in which they came
 	suspects map[string]bool
-	lapses   int
+	lapsed   bool
 	informed time.Duration
 	last     uint64
 
@@ -74,13 +74,13 @@ func (k *key) expire(now time.Duration) (ended bool) {
 		}
 		if h.unclaimed {
 			k.suspect(h.process)
-			k.lapses = min(k.lapses+1, queue.MaxUnclaimed)
+			k.lapsed = true
 		}
 		ended = true
 		return true
 	})
 	if len(k.holders)+len(k.waiters) == 0 {
-		k.suspects, k.lapses, k.informed = nil, 0, 0
+		k.suspects, k.lapsed, k.informed = nil, false, 0
 	}
 	return ended
 }
@@ -89,7 +89,7 @@ func (k *key) expire(now time.Duration) (ended bool) {
 func (k *key) alive(process string) {
 	for _, h := range k.holders {
 		if h.process == process && h.unclaimed {
-			k.lapses, h.unclaimed = 0, false
+			k.lapsed, h.unclaimed = false, false
 		}
 	}
 	for _, w := range k.waiters {
@@ -153,7 +153,7 @@ func (k *key) admit(now time.Duration, self, sender string) (shortest time.Durat
 		case k.fits(w) && w.Owner == self:
 			k.grant(now, w, w.TTL)
 		case k.fits(w):
-			lease := queue.Provisional(w.TTL, k.lapses)
+			lease := queue.Provisional(w.TTL, k.lapsed)
 			k.grant(now, w, lease)
 			w.unclaimed = true
 			k.send(w.process, event{
