@@ -10,8 +10,8 @@
 //
 // A grant to the attempt that has sent the request lasts for its TTL. A grant to another one is pushed: it is
 // provisional, which means that it lasts for at most [ProvisionalTTL], until a request of the process of its attempt
-// claims it. Provisional grants of a key that end unclaimed, one after another, get shorter ([Provisional]), so that
-// many stopped processes delay a live waiter by little more than one.
+// claims it. One after a provisional grant that has ended unclaimed is short ([Provisional]), as many processes may have
+// stopped.
 //
 // The service knows of each waiter the process that it belongs to, and removes the waiters of a process that
 // it knows to be dead:
@@ -38,9 +38,9 @@
 //	Lost        the grant of the attempt was broken
 //
 // LeaseEnds goes to the watcher: the first waiter of another process than the holder's. It asks when the lease ends,
-// so a dead holder is noticed by one request. When the key was granted to another process, which may be dead, the
-// event also goes to one attempt of each process among the first [Informed] waiters, at most once in [InformEvery],
-// because the watcher may be dead too.
+// so a dead holder is noticed by one request. While a grant that was pushed is unclaimed there is no watcher: the process
+// whose operation has pushed it looks when it ends, and the event goes to one attempt of each process among the first
+// [Informed] waiters, at most once in [InformEvery], because that process may end too.
 //
 // # Attempts
 //

@@ -331,16 +331,18 @@ rule: BEGIN
 
   -- 6. Inform.
   IF f_owner IS NOT NULL AND l_waiters > 0 THEN
-    SET l_watcher = h_owner, x_process = h_process;
-    IF h_process = f_process THEN
-      SELECT w.owner, w.process INTO l_watcher, x_process
-      FROM (SELECT q.place, q.owner, q.process FROM `interlock_places` q
-        WHERE q.name = p_name AND q.place > l_served AND q.place < share_base ORDER BY q.place LIMIT 16) w
-      WHERE w.process <> f_process ORDER BY w.place LIMIT 1;
-    END IF;
-    SET changed = NOT l_watcher <=> noted OR l_expires < noted_end - inform_slack;
-    IF changed AND NOT (p_op = 'acquire' AND l_watcher = p_owner) THEN
-      CALL `interlock_event`(x_process, 'ends', p_name, l_watcher, 0, '', t, l_expires - t, wake);
+    IF NOT f_unclaimed THEN
+      SET l_watcher = h_owner, x_process = h_process;
+      IF h_process = f_process THEN
+        SELECT w.owner, w.process INTO l_watcher, x_process
+        FROM (SELECT q.place, q.owner, q.process FROM `interlock_places` q
+          WHERE q.name = p_name AND q.place > l_served AND q.place < share_base ORDER BY q.place LIMIT 16) w
+        WHERE w.process <> f_process ORDER BY w.place LIMIT 1;
+      END IF;
+      SET changed = NOT l_watcher <=> noted OR l_expires < noted_end - inform_slack;
+      IF changed AND NOT (p_op = 'acquire' AND l_watcher = p_owner) THEN
+        CALL `interlock_event`(x_process, 'ends', p_name, l_watcher, 0, '', t, l_expires - t, wake);
+      END IF;
     END IF;
     IF pass IS NOT NULL AND l_informed + inform_every <= t THEN
       SET l_informed = t;

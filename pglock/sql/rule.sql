@@ -27,7 +27,7 @@ DECLARE
 	f interlock_places;             -- FIRST
 	w interlock_places;
 	holds boolean := false; noted text; dismissed text[] := '{}'; provisional bigint; left_of_first bigint;
-	handled int := 0; i int; more boolean := false; changed boolean; informs boolean; seen text[]; removed int;
+	handled int := 0; i int; more boolean := false; changed boolean := false; informs boolean; seen text[]; removed int;
 BEGIN
 	a.status := CASE op WHEN 'acquire' THEN 'held' WHEN 'renew' THEN 'renewed' WHEN 'pass' THEN 'passed' ELSE 'free' END;
 
@@ -178,6 +178,7 @@ BEGIN
 
 	-- 5. Admit. An acquire without a place is behind the last waiter.
 	LOOP
+		EXIT WHEN l.owner IS NOT NULL AND l.suspects = '{}' AND l.asked IS NULL; -- none fits, and none is to be removed
 		IF handled = 500 THEN more := true; EXIT; END IF; -- others are not to wait long for the row
 		handled := handled + 1;
 		w := NULL;
@@ -266,10 +267,12 @@ BEGIN
 	-- 6. Inform.
 	l.watcher := NULL;
 	IF l.waiters > 0 AND w.owner IS NOT NULL THEN
-		SELECT q.owner INTO l.watcher FROM (
-			SELECT p.owner, p.process, p.place FROM interlock_places p WHERE p.name = n AND p.kind = 'w' AND p.place > l.served ORDER BY p.place LIMIT 16
-		) q ORDER BY q.process = w.process, q.place LIMIT 1;
-		changed := l.watcher IS DISTINCT FROM noted OR l.expires < before.expires - 20000;
+		IF NOT w.unclaimed THEN
+			SELECT q.owner INTO l.watcher FROM (
+				SELECT p.owner, p.process, p.place FROM interlock_places p WHERE p.name = n AND p.kind = 'w' AND p.place > l.served ORDER BY p.place LIMIT 16
+			) q ORDER BY q.process = w.process, q.place LIMIT 1;
+			changed := l.watcher IS DISTINCT FROM noted OR l.expires < before.expires - 20000;
+		END IF;
 		informs := a.pass > 0 AND NOT clock BETWEEN l.informed AND l.informed + 999999;
 		IF informs THEN l.informed := clock; END IF;
 		IF changed OR informs THEN

@@ -6,8 +6,10 @@ local sender           -- of an Acquire
 
 local function watcher()
   if not kind then return nil end
+  local record = first() or ''
+  if is_unclaimed(record) then return nil end
   local list = waiters(INFORMED)
-  local _, addr = parse_owner(first() or '')
+  local _, addr = parse_owner(record)
   for i = 1, math.min(#list, INFORMED) do
     local _, other = parse_owner(list[i])
     if other ~= addr then return list[i] end
@@ -188,17 +190,17 @@ end
 
 -- inform decides which waiters are to know the end of the first lease.
 local function inform(self)
+  local list = waiters(INFORMED)
+  if not kind or not list[1] then return end
   local now = watcher()
-  if not now then return end
   local record, at = first()
-  local changed = now ~= noted or at < noted_end - INFORM_SLACK
+  local changed = now and (now ~= noted or at < noted_end - INFORM_SLACK)
   local all = shortest and (not informed or informed + INFORM_EVERY <= us)
   if not changed and not all then return end
   if all then informed = us end
   local _, addr = parse_owner(record)
   local seen = {}
   if addr then seen[addr] = true end
-  local list = waiters(INFORMED)
   for i = 1, math.min(#list, INFORMED) do
     local owner, to = parse_owner(list[i])
     if owner and owner ~= self and (changed and list[i] == now or all and not seen[to]) then

@@ -32,7 +32,9 @@ import (
 // FIRST is the holder with the earliest end; of several with the same end, the one with the lowest token.
 //
 // The WATCHER is the earliest waiter, among the first Informed (16), whose process is not that of FIRST; if there is
-// none, it is the first waiter. Without holders or without waiters there is no watcher.
+// none, it is the first waiter. Without holders or without waiters there is no watcher, nor is there one while FIRST is
+// unclaimed: the process whose operation pushed that grant looks when it ends (Pass). Most grants are claimed, and many
+// released, before a watcher would have been of use.
 //
 // A waiter or an attempt FITS if backend.Share.Fits says so beside all holders.
 //

@@ -28,12 +28,13 @@ func TestUnclaimed(t *testing.T) {
 		t.Fatal(ended, events)
 	}
 	passed, events := r.Pass(4*time.Second, "k")
-	if passed.Pass != queue.ShortProvisionalTTL || len(events) != 3 || events[0].Owner != "c" ||
-		events[1].Kind != Removed || events[1].Owner != "d" || events[2].Owner != "e" {
+	if passed.Pass != queue.ShortProvisionalTTL || len(events) != 2 || events[0].Owner != "c" ||
+		events[1].Kind != Removed || events[1].Owner != "d" {
 		t.Fatal(passed, events)
 	}
-	if r.Acquire(4*time.Second, "s", attempt("c", queue.Join)); r.lapsed {
-		t.Fatal("a claim does not end lapsed")
+	_, events = r.Acquire(4*time.Second, "s", attempt("c", queue.Join))
+	if r.lapsed || len(events) != 1 || events[0].Kind != LeaseEnds || events[0].Owner != "e" {
+		t.Fatal("after a claim: want lapsed unset, and the watcher informed, got", r.lapsed, events)
 	}
 	_, events = r.End(5*time.Second, "s", queue.End{Request: backend.Request{Key: "k", Owner: "c"}})
 	if events[0].Owner != "e" {

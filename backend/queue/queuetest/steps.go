@@ -100,10 +100,10 @@ func (r *Reference) grant(w waiter) {
 // inform is step 6.
 func (r *Reference) inform() {
 	watcher, first := r.watcher(), r.first()
-	if watcher == "" {
+	if first == nil || len(r.waiters) == 0 {
 		return
 	}
-	changed := watcher != r.op.watcher || r.muchEarlier(first.end, r.op.end)
+	changed := watcher != "" && (watcher != r.op.watcher || r.muchEarlier(first.end, r.op.end))
 	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.InformEvery))
 	if all {
 		now := r.op.now
@@ -121,7 +121,7 @@ func (r *Reference) inform() {
 // watcher returns the owner of the watcher, or "".
 func (r *Reference) watcher() string {
 	first := r.first()
-	if first == nil || len(r.waiters) == 0 {
+	if first == nil || first.unclaimed || len(r.waiters) == 0 {
 		return ""
 	}
 	for _, w := range r.waiters[:min(len(r.waiters), queue.Informed)] {

@@ -200,7 +200,7 @@ func (k *key) inform(now time.Duration, watcher *attempt, end time.Duration, pus
 		return
 	}
 	var to []*attempt
-	if w := k.watcher(); w != watcher || k.end() < end-queue.InformSlack {
+	if w := k.watcher(); w != nil && (w != watcher || k.end() < end-queue.InformSlack) {
 		to = append(to, w)
 	}
 	if pushed && (k.informed == 0 || k.informed+queue.InformEvery <= now) {
@@ -228,11 +228,11 @@ func (k *key) answer(now time.Duration, process string, op operation, a *queue.A
 	}
 	first := k.first()
 	a.Holder, a.Left = *first.holder(), first.end-now
-	a.Watch = first.unclaimed
+	watcher := k.watcher()
+	a.Watch = first.unclaimed || watcher != nil && watcher.Owner == op.Owner
 	if len(k.waiters) == 0 {
 		return
 	}
-	a.Watch = a.Watch || k.watcher().Owner == op.Owner
 	if w := k.waiters[0]; w.process != process && k.fits(&attempt{operation: op}) {
 		if w.asked == 0 {
 			w.asked = now
@@ -267,7 +267,7 @@ func (k *key) end() time.Duration {
 
 // watcher returns the waiter that is to ask when the first lease ends, nil if there is none.
 func (k *key) watcher() *attempt {
-	if len(k.holders) == 0 || len(k.waiters) == 0 {
+	if len(k.holders) == 0 || len(k.waiters) == 0 || k.first().unclaimed {
 		return nil
 	}
 	holder := k.first().process
