@@ -68,6 +68,10 @@ func (s *sequence) open(rnd *rand.Rand) {
 		s.sleep(8 * tick)
 		s.join(0, s.attempt(p[1], backend.Share{}, 20), s.attempt(p[1], backend.Reader, long))
 		s.release(3)
+	case 7: // a renewal for less than is left
+		s.join(s.attempt(p[0], backend.Share{}, long))
+		s.ops = append(s.ops, op{action: renew, process: p[0], attempt: 0, ttl: 20 * tick, flag: rnd.IntN(2) == 0})
+		s.join(s.attempt(p[1], backend.Share{}, 20))
 	}
 }
 
