@@ -18,6 +18,7 @@ const (
 	longSleep  = 10 * time.Second       // of a listener that other processes wake
 	shortSleep = 250 * time.Millisecond // of one that they do not, because they are other users of the server
 	maxBackoff = time.Second            // before the next try to connect
+	maxSeen    = 50                     // events that were read and are not deleted yet: to delete each is a commit each
 )
 
 // listener reads the events of the process, over a connection of its own that sleeps in the procedure listen. The
@@ -153,9 +154,10 @@ func (l *listener) listen() error {
 	if _, err = conn.ExecContext(ctx, old); err != nil {
 		return err
 	}
-	seen, pause := "", time.Duration(0) // the first call does not sleep
-	for live := false; ; {
-		r, err := l.read(ctx, conn, seen, pause)
+	var seen []string         // events that are still there
+	pause := time.Duration(0) // the first call does not sleep
+	for live, forget := false, false; ; {
+		r, err := l.read(ctx, conn, seen, forget, pause)
 		switch {
 		case number(err) == errInterrupted: // woken
 			l.missed = 0
@@ -168,11 +170,14 @@ func (l *listener) listen() error {
 			live = true
 			l.set(true, nil)
 		}
-		seen = ""
+		if forget {
+			seen = nil
+		}
 		for _, e := range r.events {
-			seen += strconv.FormatInt(e.id, 10) + ","
+			seen = append(seen, strconv.FormatInt(e.id, 10))
 			l.s.report(e)
 		}
+		forget = len(r.events) == 0 || len(seen) >= maxSeen
 		pause = l.slept(r)
 	}
 }
@@ -247,11 +252,13 @@ type listened struct {
 }
 
 // read calls the procedure listen.
-func (l *listener) read(ctx context.Context, conn *sql.Conn, seen string, pause time.Duration) (r listened, err error) {
+func (l *listener) read(
+	ctx context.Context, conn *sql.Conn, seen []string, forget bool, pause time.Duration,
+) (r listened, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pause+l.s.opt.timeout)
 	defer cancel()
 	seconds := strconv.FormatFloat(pause.Seconds(), 'f', 3, 64)
-	q := l.s.call("listen", lit(l.process), "'"+seen+"'", seconds, flag(l.s.mariaDB))
+	q := l.s.call("listen", lit(l.process), lit(strings.Join(seen, ",")), flag(forget), seconds, flag(l.s.mariaDB))
 	rows, err := conn.QueryContext(ctx, q)
 	if err != nil {
 		return r, err
