@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +14,10 @@ import (
 )
 
 const (
-	pushDelay  = time.Second // how long an event may take
-	maxSettled = 1 << 16
+	pushDelay    = time.Second // how long an event may take
+	maxSettled   = 1 << 16
+	leaveTimeout = time.Second // of the calls of Pass before Close
+	leaveCalls   = 16          // of them at a time
 )
 
 // Backend is the waiting for a [Service]. It implements backend.Backend (but for Capabilities), Waiter, BatchRenewer,
@@ -156,6 +160,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 
 // Close implements backend.Backend. It waits for what still runs in the background, and closes the Service.
 func (b *Backend) Close(ctx context.Context) error {
+	b.passAll(ctx)
 	late := b.life.Close(ctx)
 	return errors.Join(b.svc.Close(ctx), late)
 }
@@ -225,6 +230,28 @@ func (b *Backend) PassIn(key string, d time.Duration) {
 	b.passes[key] = due
 	if !pending || d < 0 {
 		time.AfterFunc(time.Until(due), func() { b.pass(key) })
+	}
+}
+
+// passAll calls Pass before Close for the keys that this process looks after: the waiters of others get to know when the
+// provisional grants end.
+func (b *Backend) passAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	b.mu.Lock()
+	keys := slices.Collect(maps.Keys(b.passes))
+	clear(b.passes)
+	b.mu.Unlock()
+	var calls sync.WaitGroup
+	for some := range slices.Chunk(keys, leaveCalls) {
+		for _, key := range some {
+			calls.Go(func() {
+				for r, err := b.svc.Pass(ctx, key); err == nil && r.Pass < 0; {
+					r, err = b.svc.Pass(ctx, key)
+				}
+			})
+		}
+		calls.Wait()
 	}
 }
 

@@ -204,6 +204,33 @@ func TestStoppedWriter(t *testing.T) {
 	})
 }
 
+// TestReleaserCloses: when a process has passed the key to a stopped one and is closed, the others get to know when that
+// grant ends, also those that were informed of no other one.
+func TestReleaserCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := queuetest.NewServer()
+		first, second, closing, stopped, live := start(t, s), start(t, s), start(t, s), start(t, s), start(t, s)
+		g := first.lock(t, backend.Share{}, time.Second)
+		got, then := second.waits(t, t.Context(), backend.Share{}), closing.waits(t, t.Context(), backend.Share{})
+		release(t, g) // of that grant closing is informed: the next time that more than one is informed is in a second
+		g = granted(t, got, time.Second)
+		if err := g.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		stopped.waits(t, t.Context(), backend.Share{})
+		next := live.waits(t, t.Context(), backend.Share{})
+		stopped.stop()
+		release(t, g)
+		first.stop() // else these two look when the grants that they have passed on end
+		second.stop()
+		release(t, granted(t, then, time.Second))
+		if err := closing.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release(t, granted(t, next, behindStopped(1)+100*time.Millisecond))
+	})
+}
+
 // TestBehindStoppedWaiters: a waiter that gets no event, because more than Informed stopped ones are before it, is granted
 // the key because the process that has unlocked looks whether they claim it.
 func TestBehindStoppedWaiters(t *testing.T) {

@@ -131,7 +131,7 @@ var postgresRuleSteps = []Step{
 		"ARRAY(SELECT unnest(l.slots) EXCEPT SELECT unnest(h.slots))",
 		"l.slots", pgIn, pgRule},
 	{"PostgreSQL: a new watcher is informed", "pglock/sql/rule.sql",
-		"l.watcher IS DISTINCT FROM noted OR l.expires",
+		"nearest IS DISTINCT FROM noted OR l.expires",
 		"l.expires", pgIn, pgRule},
 	{"PostgreSQL: the watcher is informed that the lease ends earlier", "pglock/sql/rule.sql",
 		" OR l.expires < before.expires - 20000;",

@@ -331,23 +331,24 @@ rule: BEGIN
 
   -- 6. Inform.
   IF f_owner IS NOT NULL AND l_waiters > 0 THEN
-    IF NOT f_unclaimed THEN
-      SET l_watcher = h_owner, x_process = h_process;
+    IF NOT f_unclaimed OR noted IS NOT NULL THEN
+      SET x_owner = h_owner, x_process = h_process;
       IF h_process = f_process THEN
-        SELECT w.owner, w.process INTO l_watcher, x_process
+        SELECT w.owner, w.process INTO x_owner, x_process
         FROM (SELECT q.place, q.owner, q.process FROM `interlock_places` q
           WHERE q.name = p_name AND q.place > l_served AND q.place < share_base ORDER BY q.place LIMIT 16) w
         WHERE w.process <> f_process ORDER BY w.place LIMIT 1;
       END IF;
-      SET changed = NOT l_watcher <=> noted OR l_expires < noted_end - inform_slack;
-      IF changed AND NOT (p_op = 'acquire' AND l_watcher = p_owner) THEN
-        CALL `interlock_event`(x_process, 'ends', p_name, l_watcher, 0, '', t, l_expires - t, wake);
+      SET l_watcher = IF(f_unclaimed, NULL, x_owner),
+        changed = f_unclaimed OR NOT x_owner <=> noted OR l_expires < noted_end - inform_slack;
+      IF changed AND NOT (p_op = 'acquire' AND x_owner = p_owner) THEN
+        CALL `interlock_event`(x_process, 'ends', p_name, x_owner, 0, '', t, l_expires - t, wake);
       END IF;
     END IF;
-    IF pass IS NOT NULL AND l_informed + inform_every <= t THEN
+    IF pass IS NOT NULL AND l_informed + inform_every <= t OR p_op = 'pass' AND f_unclaimed THEN
       SET l_informed = t;
       CALL `interlock_inform`(p_name, l_served, f_process, IF(p_op = 'acquire', p_owner, ''),
-        IF(changed, l_watcher, ''), t, l_expires - t, wake);
+        IF(changed, x_owner, ''), t, l_expires - t, wake);
     END IF;
   END IF;
 

@@ -26,7 +26,7 @@ DECLARE
 	me interlock_places;            -- the row of the attempt
 	f interlock_places;             -- FIRST
 	w interlock_places;
-	holds boolean := false; noted text; dismissed text[] := '{}'; provisional bigint; left_of_first bigint;
+	holds boolean := false; noted text; nearest text; dismissed text[] := '{}'; provisional bigint; left_of_first bigint;
 	handled int := 0; i int; more boolean := false; changed boolean := false; informs boolean; seen text[]; removed int;
 BEGIN
 	a.status := CASE op WHEN 'acquire' THEN 'held' WHEN 'renew' THEN 'renewed' WHEN 'pass' THEN 'passed' ELSE 'free' END;
@@ -267,18 +267,19 @@ BEGIN
 	-- 6. Inform.
 	l.watcher := NULL;
 	IF l.waiters > 0 AND w.owner IS NOT NULL THEN
-		IF NOT w.unclaimed THEN
-			SELECT q.owner INTO l.watcher FROM (
+		IF NOT w.unclaimed OR noted IS NOT NULL THEN
+			SELECT q.owner INTO nearest FROM (
 				SELECT p.owner, p.process, p.place FROM interlock_places p WHERE p.name = n AND p.kind = 'w' AND p.place > l.served ORDER BY p.place LIMIT 16
 			) q ORDER BY q.process = w.process, q.place LIMIT 1;
-			changed := l.watcher IS DISTINCT FROM noted OR l.expires < before.expires - 20000;
+			changed := w.unclaimed OR nearest IS DISTINCT FROM noted OR l.expires < before.expires - 20000;
+			IF NOT w.unclaimed THEN l.watcher := nearest; END IF;
 		END IF;
-		informs := a.pass > 0 AND NOT clock BETWEEN l.informed AND l.informed + 999999;
+		informs := a.pass > 0 AND NOT clock BETWEEN l.informed AND l.informed + 999999 OR op = 'pass' AND w.unclaimed;
 		IF informs THEN l.informed := clock; END IF;
 		IF changed OR informs THEN
 			seen := ARRAY[w.process];
 			FOR w IN SELECT * FROM interlock_places p WHERE p.name = n AND p.kind = 'w' AND p.place > l.served ORDER BY p.place LIMIT 16 LOOP
-				IF w.owner <> asker AND (changed AND w.owner = l.watcher OR informs AND w.process <> ALL (seen)) THEN
+				IF w.owner <> asker AND (changed AND w.owner = nearest OR informs AND w.process <> ALL (seen)) THEN
 					PERFORM pg_notify('interlock_' || w.process, concat_ws(' ', 'ends', encode(n, 'hex'), w.owner, left_of_first));
 				END IF;
 				seen := seen || w.process;

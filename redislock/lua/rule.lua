@@ -4,17 +4,19 @@ local noted, noted_end -- the watcher, and the end of the first lease, before th
 local more = false     -- CHUNK waiters or holders were handled, and there may be more
 local sender           -- of an Acquire
 
-local function watcher()
+local function next_waiter()
   if not kind then return nil end
-  local record = first() or ''
-  if is_unclaimed(record) then return nil end
   local list = waiters(INFORMED)
-  local _, addr = parse_owner(record)
+  local _, addr = parse_owner(first() or '')
   for i = 1, math.min(#list, INFORMED) do
     local _, other = parse_owner(list[i])
     if other ~= addr then return list[i] end
   end
   return list[1]
+end
+
+local function watcher()
+  return not is_unclaimed(first() or '') and next_waiter() or nil
 end
 
 -- begin removes what has ended, notes the watcher, and records that a request of process addr has arrived.
@@ -189,18 +191,20 @@ local function admit(self, waits)
 end
 
 -- inform decides which waiters are to know the end of the first lease.
-local function inform(self)
-  local list = waiters(INFORMED)
-  if not kind or not list[1] then return end
-  local now = watcher()
+local function inform(self, passes)
+  local now = next_waiter()
+  if not now then return end
   local record, at = first()
-  local changed = now and (now ~= noted or at < noted_end - INFORM_SLACK)
-  local all = shortest and (not informed or informed + INFORM_EVERY <= us)
+  local pushed = is_unclaimed(record)
+  local changed = noted
+  if not pushed then changed = now ~= noted or at < noted_end - INFORM_SLACK end
+  local all = shortest and (not informed or informed + INFORM_EVERY <= us) or passes and pushed
   if not changed and not all then return end
   if all then informed = us end
   local _, addr = parse_owner(record)
   local seen = {}
   if addr then seen[addr] = true end
+  local list = waiters(INFORMED)
   for i = 1, math.min(#list, INFORMED) do
     local owner, to = parse_owner(list[i])
     if owner and owner ~= self and (changed and list[i] == now or all and not seen[to]) then
@@ -255,9 +259,9 @@ local function send()
 end
 
 -- complete is the end of an operation that is no ACQUIRE.
-local function complete()
+local function complete(passes)
   admit()
-  inform()
+  inform(nil, passes)
   save()
   send()
 end

@@ -31,10 +31,9 @@ import (
 //
 // FIRST is the holder with the earliest end; of several with the same end, the one with the lowest token.
 //
-// The WATCHER is the earliest waiter, among the first Informed (16), whose process is not that of FIRST; if there is
-// none, it is the first waiter. Without holders or without waiters there is no watcher, nor is there one while FIRST is
-// unclaimed: the process whose operation pushed that grant looks when it ends (Pass). Most grants are claimed, and many
-// released, before a watcher would have been of use.
+// The NEXT waiter is the earliest, among the first Informed (16), whose process is not that of FIRST; if there is none,
+// it is the first waiter. It is the WATCHER if FIRST is not unclaimed. While it is there is no watcher: the process whose
+// operation pushed that grant looks when it ends (Pass), and most grants are claimed or released before.
 //
 // A waiter or an attempt FITS if backend.Share.Fits says so beside all holders.
 //
@@ -61,8 +60,10 @@ import (
 //     waiters but SELF (its answer says it):
 //     - the watcher, if step 2 noted another one or none, or if the end of FIRST is earlier than noted by more than
 //     InformSlack;
-//     - if step 5 has pushed a grant, and informed is never or informed+InformEvery <= now: of each process other than
-//     that of FIRST, the earliest waiter among the first Informed. Set informed to now.
+//     - the next waiter, if FIRST is unclaimed and step 2 noted a watcher;
+//     - if step 5 has pushed a grant, and informed is never or informed+InformEvery <= now, or if the operation is a Pass
+//     and FIRST is unclaimed: of each process other than that of FIRST, the earliest waiter among the first Informed.
+//     Set informed to now.
 //
 // To grant the key: the token is the greater of last+1 and now in microseconds, and becomes last. The slots are those
 // of backend.Share.FreeSlots. For SELF, end is now+ttl. For another waiter the grant is pushed: it is unclaimed, its
@@ -135,6 +136,7 @@ type operation struct {
 	self, sender string // of an Acquire; "" otherwise
 	watcher      string // as noted by step 2; "" if there was none
 	end          time.Duration
+	passes       bool          // it is a Pass
 	pushed       time.Duration // the shortest lease of a grant that was pushed; zero if there was none
 	events       []Event
 }
@@ -253,6 +255,7 @@ func (r *Reference) breakGrants(owner string) (held bool, answer *backend.Holder
 // Pass is Service.Pass.
 func (r *Reference) Pass(now time.Duration, key string) (queue.Passed, []Event) {
 	r.begin(now, key, "")
+	r.op.passes = true
 	r.admit()
 	r.inform()
 	passed := queue.Passed{Now: now}

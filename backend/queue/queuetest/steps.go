@@ -99,19 +99,22 @@ func (r *Reference) grant(w waiter) {
 
 // inform is step 6.
 func (r *Reference) inform() {
-	watcher, first := r.watcher(), r.first()
-	if first == nil || len(r.waiters) == 0 {
+	next, first := r.next(), r.first()
+	if next == "" {
 		return
 	}
-	changed := watcher != "" && (watcher != r.op.watcher || r.muchEarlier(first.end, r.op.end))
-	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.InformEvery))
+	changed := r.op.watcher != ""
+	if !first.unclaimed {
+		changed = next != r.op.watcher || r.muchEarlier(first.end, r.op.end)
+	}
+	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.InformEvery)) || r.op.passes && first.unclaimed
 	if all {
 		now := r.op.now
 		r.informed = &now
 	}
 	seen := map[string]bool{first.process: true}
 	for _, w := range r.waiters[:min(len(r.waiters), queue.Informed)] {
-		if w.Owner != r.op.self && (changed && w.Owner == watcher || all && !seen[w.process]) {
+		if w.Owner != r.op.self && (changed && w.Owner == next || all && !seen[w.process]) {
 			r.send(Event{Kind: LeaseEnds, Process: w.process, Owner: w.Owner, Left: first.end - r.op.now})
 		}
 		seen[w.process] = true
@@ -120,8 +123,16 @@ func (r *Reference) inform() {
 
 // watcher returns the owner of the watcher, or "".
 func (r *Reference) watcher() string {
+	if first := r.first(); first == nil || first.unclaimed {
+		return ""
+	}
+	return r.next()
+}
+
+// next returns the owner of the next waiter, or "".
+func (r *Reference) next() string {
 	first := r.first()
-	if first == nil || first.unclaimed || len(r.waiters) == 0 {
+	if first == nil || len(r.waiters) == 0 {
 		return ""
 	}
 	for _, w := range r.waiters[:min(len(r.waiters), queue.Informed)] {

@@ -55,7 +55,7 @@ func (k *key) do(now time.Duration, process string, op operation) (r result) {
 	if op.Kind == acquire {
 		k.enter(now, &attempt{operation: op, process: process})
 	}
-	k.inform(now, watcher, end, r.Pass > 0, self) // step 6
+	k.inform(op, now, watcher, end, r.Pass > 0) // step 6
 	switch op.Kind {
 	case acquire:
 		k.answer(now, process, op, &r.Answer)
@@ -195,15 +195,16 @@ func (k *key) grant(now time.Duration, a *attempt, lease time.Duration) {
 }
 
 // inform is step 6. The watcher and the end of the first lease are those of step 2.
-func (k *key) inform(now time.Duration, watcher *attempt, end time.Duration, pushed bool, self string) {
+func (k *key) inform(op operation, now time.Duration, watcher *attempt, end time.Duration, pushed bool) {
 	if len(k.holders) == 0 || len(k.waiters) == 0 {
 		return
 	}
 	var to []*attempt
-	if w := k.watcher(); w != nil && (w != watcher || k.end() < end-queue.InformSlack) {
-		to = append(to, w)
+	unclaimed, next := k.first().unclaimed, k.next()
+	if unclaimed && watcher != nil || !unclaimed && (next != watcher || k.end() < end-queue.InformSlack) {
+		to = append(to, next)
 	}
-	if pushed && (k.informed == 0 || k.informed+queue.InformEvery <= now) {
+	if pushed && (k.informed == 0 || k.informed+queue.InformEvery <= now) || op.Kind == pass && unclaimed {
 		k.informed = now
 		seen := map[string]bool{k.first().process: true}
 		for _, w := range k.waiters[:min(len(k.waiters), queue.Informed)] {
@@ -214,7 +215,7 @@ func (k *key) inform(now time.Duration, watcher *attempt, end time.Duration, pus
 		}
 	}
 	for _, w := range to {
-		if w.Owner != self {
+		if op.Kind != acquire || w.Owner != op.Owner {
 			k.send(w.process, event{Kind: leaseEnds, Owner: w.Owner, Left: k.end() - now})
 		}
 	}
@@ -270,6 +271,11 @@ func (k *key) watcher() *attempt {
 	if len(k.holders) == 0 || len(k.waiters) == 0 || k.first().unclaimed {
 		return nil
 	}
+	return k.next()
+}
+
+// next returns the waiter that is the watcher, or is to be when FIRST is claimed.
+func (k *key) next() *attempt {
 	holder := k.first().process
 	near := k.waiters[:min(len(k.waiters), queue.Informed)]
 	if i := slices.IndexFunc(near, func(w *attempt) bool { return w.process != holder }); i >= 0 {
