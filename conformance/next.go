@@ -21,7 +21,6 @@ var pending = append([]Pending{
 	{"memcached", relockCase, relockEffect},
 	{"nats", relockCase, relockEffect},
 	{"s3", relockCase, relockEffect},
-	{"redlock", exitCase, exitEffect},
 	{"etcd", fixedCase, fixedEffect},
 	{"zookeeper", fixedCase, fixedEffect},
 	{"etcd", readersCase, "of 10,000 readers of one client behind a writer some get errors, or their unlocks are not acknowledged"},
@@ -36,8 +35,6 @@ const (
 	readersCase     = "shared/43-ten-thousand-readers"
 	fixedCase       = "lease/24-fixed-lease-in-full"
 	fixedEffect     = "a lease without renewal is trusted for 67 to 80 % of its TTL on a client in use"
-	exitCase        = "waiting/12-releaser-exits"
-	exitEffect      = "a waiter behind two dead processes waits for up to a TTL more if the process that unlocked has ended"
 	shortCase       = "shared/48-dead-waiter-short-attempts"
 	shortEffect     = "a dead writer at the head of the queue keeps out readers that only try, or wait briefly, for longer than 3 s"
 	capacityEffect  = "permits of another capacity than those in use are refused with an error, so a rolling deployment cannot change it"

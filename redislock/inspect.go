@@ -9,8 +9,18 @@ import (
 
 // Inspect returns the holder and the waiters of a key.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
-	keys := b.svc.keysOf(key, "")
-	r, err := b.svc.srv.Eval(ctx, theScripts.inspect, keys, b.svc.channelPrefix)
+	return b.svc.Inspect(ctx, key)
+}
+
+// List lists the held locks of the prefix. With an empty prefix it omits those of foreign
+// clients.
+func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
+	return b.svc.List(ctx, yield)
+}
+
+// Inspect implements backend.Inspector.
+func (b *service) Inspect(ctx context.Context, key string) (backend.Info, error) {
+	r, err := b.srv.Eval(ctx, b.scripts.inspect, b.keysOf(key, ""), b.channelPrefix)
 	if err == nil && r.Status == wrongType {
 		err = wrongTypeError(r)
 	}
@@ -20,11 +30,10 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	return info(r, key), nil
 }
 
-// List lists the held locks of the prefix. With an empty prefix it omits those of foreign
-// clients.
-func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
+// List implements backend.Lister.
+func (b *service) List(ctx context.Context, yield func(backend.Info) bool) error {
 	call := func(name string) server.Call {
-		return server.Call{Keys: b.svc.keysOf(name, ""), Args: []any{b.svc.channelPrefix}}
+		return server.Call{Keys: b.keysOf(name, ""), Args: []any{b.channelPrefix}}
 	}
-	return b.svc.srv.List(ctx, b.svc.proc, theScripts.inspect, call, info, yield)
+	return b.srv.List(ctx, b.proc, b.scripts.inspect, call, info, yield)
 }

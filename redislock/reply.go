@@ -126,6 +126,10 @@ func (b *service) receive(l *listener, payload string) {
 		}
 	case "l":
 		b.events.Lost(first)
+	case "f":
+		if b.quorum != nil {
+			b.quorum.released(first, second)
+		}
 	}
 }
 

@@ -37,20 +37,32 @@ var (
 	luaPass string
 	//go:embed lua/inspect.lua
 	luaInspect string
+
+	//go:embed lua/node_acquire.lua
+	luaNodeAcquire string
+	//go:embed lua/node_end.lua
+	luaNodeEnd string
+	//go:embed lua/mark.lua
+	luaMark string
 )
 
 type scripts struct{ acquire, renew, renewKey, end, breaks, pass, inspect *protocol.Script }
 
-var theScripts = newScripts()
+var (
+	theScripts  = newScripts("", "")
+	nodeScripts = newScripts(luaNodeAcquire, luaNodeEnd) // of a node of a Redlock
+	markScript  = protocol.Source(luaClock, luaMark)
+)
 
-func newScripts() *scripts {
+// newScripts returns the scripts. acquire and end replace what those that grant and those that end grants do.
+func newScripts(acquire, end string) *scripts {
 	common := luaState + luaShares + luaRule
 	s := &scripts{
-		acquire:  protocol.Source(luaClock, luaAcquireFast, common, luaAcquire),
-		renew:    protocol.Source(luaClock, luaRenewFast, common, luaRenew),
+		acquire:  protocol.Source(luaClock, acquire, luaAcquireFast, common, luaAcquire),
+		renew:    protocol.Source(luaClock, end, luaRenewFast, common, luaRenew),
 		renewKey: protocol.Source(luaClock, luaRenewKey),
-		end:      protocol.Source(luaClock, luaEndFast, common, luaEnd),
-		breaks:   protocol.Source(luaClock, common, luaBreak),
+		end:      protocol.Source(luaClock, end, luaEndFast, common, luaEnd),
+		breaks:   protocol.Source(luaClock, end, common, luaBreak),
 		pass:     protocol.Source(luaClock, common, luaPass),
 		inspect:  protocol.Source(luaClock, common, luaInspect),
 	}

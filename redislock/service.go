@@ -20,11 +20,13 @@ import (
 
 // service is the queue.Service: a script each.
 type service struct {
-	srv    *server.Server
-	proc   protocol.Process
-	opt    options
-	subs   *subscriptions
-	events queue.Events // set before the first message can arrive
+	srv     *server.Server
+	proc    protocol.Process
+	opt     options
+	subs    *subscriptions
+	events  queue.Events // set before the first message can arrive
+	scripts *scripts
+	quorum  *nodeService // nil if the server is no node of a Redlock
 
 	channelPrefix, channel string // of proc
 
@@ -41,7 +43,7 @@ func newService(client redis.UniversalClient, o options) *service {
 	if _, ok := client.(*redis.ClusterClient); ok {
 		kind = protocol.ShardedAddress
 	}
-	b := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o}
+	b := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o, scripts: theScripts}
 	b.channelPrefix, b.channel = b.proc.ChannelPrefix(), b.proc.Channel()
 	b.srv.Failed = b.requestFailed
 	b.subs = newSubscriptions(b)
@@ -52,6 +54,12 @@ var errReplicas = errors.New("redis: too few replicas")
 
 // Acquire implements queue.Service.
 func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
+	ans, _, err := b.acquire(ctx, a, nil)
+	return ans, err
+}
+
+// acquire sends an attempt, with more arguments for a node of a Redlock, whose marker is another key then.
+func (b *service) acquire(ctx context.Context, a queue.Attempt, more []any) (queue.Answer, protocol.Reply, error) {
 	mode := "1"
 	if a.Mode == queue.NoQueue {
 		mode = "0"
@@ -59,34 +67,37 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 	l := b.listenerFor(a)
 	keys := b.keysOf(a.Key, a.Owner)
 	args := protocol.Texts(b.channelPrefix, b.proc.Address, a.Owner, millis(a.TTL), mode, formatShare(a.Share), a.Metadata)
-	r, replicas, err := b.eval(ctx, theScripts.acquire, keys, args...)
+	if more != nil {
+		keys, args = append(keys, b.proc.Marker()), append(args, more...)
+	}
+	r, replicas, err := b.eval(ctx, b.scripts.acquire, keys, args...)
 	var pass time.Duration // of the replies before
 	for err == nil && r.Status == again {
 		pass = queue.Sooner(pass, protocol.OfMillis(r.Num(0)))
-		r, replicas, err = b.eval(ctx, theScripts.acquire, keys, args...)
+		r, replicas, err = b.eval(ctx, b.scripts.acquire, keys, args...)
 	}
 	switch {
 	case redis.IsTryAgainError(err): // the slot migrates
-		return queue.Answer{Pass: pass}, queue.Retry(err)
+		return queue.Answer{Pass: pass}, r, queue.Retry(err)
 	case err != nil:
-		return queue.Answer{Pass: pass}, err
+		return queue.Answer{Pass: pass}, r, err
 	}
 	ans := queue.Answer{Sent: r.Sent, Now: micros(r.US)}
 	switch r.Status {
 	case wasRefused:
 		ans.Refused = true
-		return ans, nil
+		return ans, r, nil
 	case wrongType:
-		return ans, wrongTypeError(r)
+		return ans, r, wrongTypeError(r)
 	}
 	ans.Left, ans.NoPlace = protocol.OfMillis(r.Num(0)), r.Num(2) == 1
 	ans.Pass = queue.Sooner(pass, protocol.OfMillis(r.Num(1)))
 	if r.Status == yes {
 		if replicas < b.opt.replicas {
-			return ans, b.unacknowledged(ctx, a, replicas)
+			return ans, r, b.unacknowledged(ctx, a, replicas)
 		}
 		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.Num(3), 0)), parseSlots(r.Str(4))
-		return ans, nil
+		return ans, r, nil
 	}
 	ans.Watch, ans.Ask = r.Num(3) == 1, micros(r.Num(4))
 	ans.Holder = parseHolder(r.Str(6), r.Num(0), r.US)
@@ -94,7 +105,7 @@ func (b *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		server.Sleep(ctx, minBackoff)
 		b.subs.lost(l, errNotDelivered)
 	}
-	return ans, nil
+	return ans, r, nil
 }
 
 // listenerFor returns the listener on which the events of an attempt that waits are to arrive, nil if there is none.
@@ -120,9 +131,9 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	all := make([]queue.Renewed, len(holds))
 	if len(holds) == 1 {
 		c := b.renewal(holds[0])
-		r, replicas, err := b.eval(ctx, theScripts.renew, c.Keys, c.Args...)
+		r, replicas, err := b.eval(ctx, b.scripts.renew, c.Keys, c.Args...)
 		if err == nil && r.Status == heldByShares {
-			r, replicas, err = b.eval(ctx, theScripts.renewKey, []string{c.Keys[0], c.Keys[3], c.Keys[4]}, c.Args...)
+			r, replicas, err = b.eval(ctx, b.scripts.renewKey, []string{c.Keys[0], c.Keys[3], c.Keys[4]}, c.Args...)
 		}
 		all[0] = b.renewed(r, replicas, err)
 		return all
@@ -139,7 +150,7 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	if b.opt.replicas > 0 {
 		wait = b.waitCommand
 	}
-	for i, r := range b.batch(ctx, theScripts.renew, calls, wait) {
+	for i, r := range b.batch(ctx, b.scripts.renew, calls, wait) {
 		replicas := 0
 		if r.Err == nil && wait != nil {
 			replicas = acknowledged(r.Last)
@@ -157,10 +168,14 @@ func (b *service) renewal(h queue.Hold) server.Call {
 	if h.Exactly {
 		exactly = "1"
 	}
-	return server.Call{
+	c := server.Call{
 		Keys: b.keysOf(h.Key, ""),
 		Args: protocol.Texts(b.channelPrefix, b.proc.Address, h.Owner, millis(h.TTL), exactly),
 	}
+	if b.quorum != nil {
+		c.Args = append(c.Args, b.channelOf(h.Key))
+	}
+	return c
 }
 
 func (b *service) renewed(r protocol.Reply, replicas int, err error) queue.Renewed {
@@ -189,7 +204,7 @@ func (b *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 		}
 		at, calls = append(at, i), append(calls, b.ending(e))
 	}
-	for i, r := range b.batch(ctx, theScripts.end, calls, nil) {
+	for i, r := range b.batch(ctx, b.scripts.end, calls, nil) {
 		all[at[i]] = ended(r.Reply, r.Err)
 	}
 	return all
@@ -204,7 +219,7 @@ func (b *service) end(ctx context.Context, e queue.End) queue.Ended {
 			return queue.Ended{Err: backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")}
 		}
 		c := b.ending(e)
-		r, replicas, err := b.eval(ctx, theScripts.end, c.Keys, c.Args...)
+		r, replicas, err := b.eval(ctx, b.scripts.end, c.Keys, c.Args...)
 		d := ended(r, err)
 		if err == nil && d.Held && replicas < b.opt.replicas {
 			d.Err = backend.Uncertain(b.tooFewReplicas(replicas)) // the next call completes it
@@ -212,7 +227,7 @@ func (b *service) end(ctx context.Context, e queue.End) queue.Ended {
 		return d
 	}
 	c := b.ending(e)
-	r, err := b.srv.Eval(ctx, theScripts.end, c.Keys, c.Args...)
+	r, err := b.srv.Eval(ctx, b.scripts.end, c.Keys, c.Args...)
 	return ended(r, err)
 }
 
@@ -235,10 +250,14 @@ func (b *service) ending(e queue.End) server.Call {
 	case e.Kind == queue.Abandon && e.TTL > 0: // a grant has no place
 		member = b.member(e.Request)
 	}
-	return server.Call{
+	c := server.Call{
 		Keys: b.keysOf(e.Key, e.Owner),
 		Args: protocol.Texts(b.channelPrefix, b.proc.Address, e.Owner, late, member, kind),
 	}
+	if b.quorum != nil {
+		c.Args = append(c.Args, b.channelOf(e.Key))
+	}
+	return c
 }
 
 // member returns the member of the queue for an attempt.
@@ -252,7 +271,11 @@ func (b *service) member(req backend.Request) string {
 
 func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
 	keys := b.keysOf(e.Key, e.Owner)
-	r, err := b.srv.Eval(ctx, theScripts.breaks, keys, protocol.Texts(b.channelPrefix, e.Owner)...)
+	args := protocol.Texts(b.channelPrefix, e.Owner)
+	if b.quorum != nil {
+		args = append(args, b.channelOf(e.Key))
+	}
+	r, err := b.srv.Eval(ctx, b.scripts.breaks, keys, args...)
 	if err == nil && r.Status == wrongType {
 		err = wrongTypeError(r)
 	}
@@ -266,7 +289,7 @@ func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
 
 // Pass implements queue.Service.
 func (b *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	r, err := b.srv.Eval(ctx, theScripts.pass, b.keysOf(key, ""), protocol.Texts(b.channelPrefix)...)
+	r, err := b.srv.Eval(ctx, b.scripts.pass, b.keysOf(key, ""), protocol.Texts(b.channelPrefix)...)
 	return queue.Passed{Now: micros(r.US), Pass: protocol.OfMillis(r.Num(0))}, err
 }
 
@@ -298,7 +321,7 @@ func (b *service) batch(ctx context.Context, s *protocol.Script, calls []server.
 
 // Use implements queue.Pusher. The channel of a process is always subscribed.
 func (b *service) Use(key string) (stop func()) {
-	if b.srv.Cluster == nil {
+	if b.srv.Cluster == nil && b.quorum == nil {
 		return func() {}
 	}
 	c := b.subs.use(b.channelOf(key), key)
@@ -325,8 +348,11 @@ func (b *service) Doubt(key string) {
 
 // channelOf returns the channel on which this process is notified about a key.
 func (b *service) channelOf(key string) string {
-	if b.srv.Cluster != nil {
+	switch {
+	case b.srv.Cluster != nil:
 		return b.proc.Keys(key).Channel(b.proc.Address)
+	case b.quorum != nil:
+		return b.proc.Released(protocol.LockKey(b.proc.Prefix, key))
 	}
 	return b.channel
 }
@@ -337,7 +363,11 @@ func (b *service) keysOf(key, owner string) []string {
 	lock := protocol.LockKey(b.proc.Prefix, key)
 	text := "{" + lock + "}:q{" + lock + "}:h{" + lock + "}:e{" + lock + "}:x:" + owner
 	n := len(lock) + len("{}:q")
-	return []string{lock, text[:n], b.proc.Fence(lock), text[n : 2*n], text[2*n : 3*n], text[3*n:]}
+	fence := b.proc.Fence(lock)
+	if b.quorum != nil { // of the lock, so that the tokens of the nodes are the same whatever else happens
+		fence = text[:n-1] + "f"
+	}
+	return []string{lock, text[:n], fence, text[n : 2*n], text[2*n : 3*n], text[3*n:]}
 }
 
 // tombstoneMillis is how long the late requests of an attempt are refused.

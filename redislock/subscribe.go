@@ -99,7 +99,11 @@ func (c *channel) unuse(key string) {
 		delete(s.channels, c.name)
 		return
 	}
-	c.idle = time.AfterFunc(channelIdle, c.expire)
+	idle := channelIdle
+	if s.b.quorum != nil {
+		idle = 0 // a holder gives way to those that are subscribed
+	}
+	c.idle = time.AfterFunc(idle, c.expire)
 }
 
 // expire unsubscribes a channel that is not used. It closes a listener without channels.
@@ -128,8 +132,10 @@ func (c *channel) expire() {
 	case l == nil:
 	case last:
 		_ = l.ps.Close()
+	case s.b.srv.Cluster == nil:
+		_ = l.ps.Unsubscribe(s.b.srv.Context(), c.name) // if it fails, the connection is broken
 	default:
-		_ = l.ps.SUnsubscribe(s.b.srv.Context(), c.name) // if it fails, the connection is broken
+		_ = l.ps.SUnsubscribe(s.b.srv.Context(), c.name)
 	}
 }
 

@@ -41,13 +41,14 @@ type attempt struct {
 	// The following are guarded by b.mu.
 	state    state
 	place    place
-	turn     bool          // it is to send a request now
-	wanted   bool          // it is in the list of those that get a turn
-	doubted  bool          // it has asked once more because of a revoked grant
-	wake     chan struct{} // capacity 1; made before it begins to wait
-	failure  error         // ends it
-	seen     time.Time     // when the request was sent of which the answer showed it in the queue
-	notified time.Time     // when a grant was pushed to it
+	turn     bool                 // it is to send a request now
+	wanted   bool                 // it is in the list of those that get a turn
+	doubted  bool                 // it has asked once more because of a revoked grant
+	wake     chan struct{}        // capacity 1; made before it begins to wait
+	failure  error                // ends it
+	behind   *backend.LockedError // it waits behind others, and OnWait was not called; else nil
+	seen     time.Time            // when the request was sent of which the answer showed it in the queue
+	notified time.Time            // when a grant was pushed to it
 
 	// grant, from when it holds
 	token uint64
@@ -74,8 +75,12 @@ func (a *attempt) ask(ctx context.Context, m Mode) (Answer, error) {
 func (a *attempt) acquire(ctx context.Context) error {
 	for {
 		a.b.mu.Lock()
-		state, failure, turn := a.state, a.failure, a.turn
+		state, failure, turn, behind := a.state, a.failure, a.turn, a.behind
+		a.behind = nil
 		a.b.mu.Unlock()
+		if behind != nil && a.req.OnWait != nil {
+			a.req.OnWait(behind)
+		}
 		switch {
 		case state == holding:
 			return nil
@@ -163,6 +168,8 @@ func (a *attempt) granted(m Mode, r Answer) {
 		return
 	}
 	a.state = holding
+	a.line.holder = backend.Holder{Token: r.Token, Slots: r.Slots}
+	a.line.holder.Contender = backend.Contender{Owner: a.req.Owner, Metadata: a.req.Metadata, Share: a.req.Share}
 	a.line.clock.observe(r)
 	a.line.granted(a, r.NoPlace)
 	a.hold(r.Token, r.Slots, r.Sent, r.Sent.Add(min(r.Left, a.req.TTL)))

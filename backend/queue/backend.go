@@ -23,8 +23,9 @@ const (
 // Backend is the waiting for a [Service]. It implements backend.Backend (but for Capabilities), Waiter, BatchRenewer,
 // BatchAbandoner and Breaker, and [Events]. A driver embeds it. Its methods may be called concurrently.
 type Backend struct {
-	svc    Service
-	pusher Pusher // nil if the Service reports no events
+	svc       Service
+	pusher    Pusher // nil if the Service reports no events
+	unordered bool   // the Service keeps no queue
 
 	life *call.Life
 
@@ -51,6 +52,7 @@ func New(svc Service) *Backend {
 		lines: map[string]*line{}, passes: map[string]time.Time{},
 	}
 	b.pusher, _ = svc.(Pusher)
+	_, b.unordered = svc.(Unordered)
 	return b
 }
 

@@ -61,6 +61,9 @@
 // others, and one request shows that the process is alive. The others get their grants by events. In a line without
 // events each attempt asks, with growing pauses.
 //
+// A Service that keeps no queue is [Unordered]. It has no model but that a free key is granted to the attempt that asks
+// first; of the events it reports Lost, and Interrupted when a key was released.
+//
 // A request that had no answer may still be executed later. Its attempt ends by Abandon or Release with Late set, which
 // makes the service refuse what arrives after it.
 package queue

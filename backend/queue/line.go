@@ -25,6 +25,7 @@ type line struct {
 	failing time.Time // the first of the failures since the last answer
 	backoff time.Duration
 	clock   clock
+	holder  backend.Holder // that the last answer has shown
 }
 
 // enterLine adds an attempt to the line of its key, and lets it send its first request.
@@ -83,8 +84,15 @@ func (l *line) want(a *attempt) {
 	}
 }
 
-// give gives an attempt its turn.
+// give gives an attempt its turn. Without a queue at the service, one that has just come waits behind the others.
 func (l *line) give(a *attempt) {
+	if l.b.unordered && a.place == outside && len(l.waiters) > 0 {
+		a.wanted, a.place, a.behind = false, queued, &backend.LockedError{Holder: l.holder}
+		l.waiters = append(l.waiters, a)
+		a.makeWake()
+		a.signal()
+		return
+	}
 	l.asking++
 	a.turn, a.wanted = true, false
 	a.signal()
@@ -175,6 +183,7 @@ func (l *line) waits(a *attempt, r Answer) {
 	l.answered()
 	a.makeWake()
 	l.clock.observe(r)
+	l.holder = r.Holder
 	was := a.place != outside
 	a.seen = r.Sent
 	if i := slices.Index(l.waiters, a); i < 0 || r.NoPlace {

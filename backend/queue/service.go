@@ -70,6 +70,15 @@ type Pusher interface {
 	Doubt(key string)
 }
 
+// Unordered is a Service that keeps no queue: it grants a free key to the attempt that asks first, Mode means nothing to
+// it, and it answers that a refused attempt has its place and watches. The attempts of a process get the key in the
+// order of their arrival also then: one that comes while others wait sends no request before those have got it.
+type Unordered interface {
+	Service
+	// Unordered does nothing.
+	Unordered()
+}
+
 // Events are what a Pusher reports. No method blocks. [Backend] implements Events.
 type Events interface {
 	// Granted reports a provisional grant.

@@ -98,7 +98,6 @@ const heading = `# Which test guards which safety step
 
 Each step was taken away once, and the tests named here failed. Written by ` + "`make mutate`" + `; the steps are in
 ` + "`hack/mutate/steps*.go`" + `, and a test sees to it that each is still in the code.
-The same for Redlock, in every interleaving: [the model](model/README.md).
 
 | file | step | tests that fail without it |
 |---|---|---|

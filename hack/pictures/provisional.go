@@ -26,6 +26,6 @@ var provisional = draw.Picture{
 			{At: 36, Text: "20 ms after the grant: the first renewal"},
 			{At: 64, Text: "3 s after: its end"},
 		})
-		c.Text(16, c.Bottom()+10, draw.Width-32, "start", "faint", "Not to scale. Redis, Redlock, PostgreSQL, MySQL and MariaDB grant in this way.")
+		c.Text(16, c.Bottom()+10, draw.Width-32, "start", "faint", "Not to scale. Redis, PostgreSQL, MySQL and MariaDB grant in this way.")
 	},
 }

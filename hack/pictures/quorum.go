@@ -6,7 +6,7 @@ import (
 	"github.com/interlock-go/lock/hack/pictures/draw"
 )
 
-// docs/adr/0012-redlock.md has the rule.
+// docs/adr/0050-redlock-quorum.md has the rule.
 var quorum = draw.Picture{
 	Name:  "redlock-quorum",
 	Title: "The quorum of Redlock",
@@ -34,7 +34,7 @@ var quorum = draw.Picture{
 		y := 190
 		for _, line := range []string{
 			"A lease lasts as long as the best majority certainly keeps it.",
-			"B gives its vote to the first waiter of that queue, and waits for its turn.",
+			"B releases it, and asks again when A has released the lock.",
 			"Node 5 was restarted without its data. It has no vote for restart_delay, longer than any lease that it may have forgotten.",
 		} {
 			y += c.Text(16, y, draw.Width-32, "start", "faint", line) + 6

@@ -22,7 +22,7 @@ type backend struct {
 var backends = []backend{
 	{"file", []string{"filelock", "integration/file"}, "file", 3},
 	{"redis", []string{"redislock", "integration/redis", "integration/redistest"}, "redis.*", 9},
-	{"redlock", []string{"redislock/redlock", "redislock/internal", "integration/redlock", "integration/redistest"}, "redlock.*", 7},
+	{"redlock", []string{"redislock", "integration/redlock", "integration/redistest"}, "redlock.*", 7},
 	{"etcd", []string{"etcdlock", "integration/etcd"}, "etcd.*", 13},
 	{"zookeeper", []string{"zklock", "integration/zookeeper"}, "zookeeper.*", 9},
 	{"postgres", []string{"pglock", "integration/postgres"}, "postgres", 14},

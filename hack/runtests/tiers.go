@@ -103,14 +103,14 @@ func current() error {
 		return err
 	}
 	paths := tested(packages, backends)
-	say("compiling %d packages, then testing the models, while the servers are set up", len(paths))
+	say("compiling %d packages, then a simulation, while the servers are set up", len(paths))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	compiled := make(chan error, 1)
 	go func() {
 		err := compile(ctx, append(slices.Clone(paths), faultsPackages))
 		if err == nil && ctx.Err() == nil {
-			err = testModels()
+			err = simulate()
 		}
 		compiled <- err
 	}()
@@ -128,9 +128,10 @@ func current() error {
 	return errors.Join(err, stamp(err == nil))
 }
 
-// testModels runs the tests of the models without -race. They only compute: an earlier result of the same code counts.
-func testModels() error {
-	return command("go", "test", "-timeout=25m", "./docs/model")
+// simulate runs the simulation of Redlock, which is not compiled with -race. It only computes: an earlier result of the
+// same code counts.
+func simulate() error {
+	return command("go", "test", "-timeout=10m", "-run=Simulation", "github.com/interlock-go/lock/redislock/redlock")
 }
 
 // stamp leaves the tree that passed in .bin/tested, for make release, or removes that file.
@@ -170,8 +171,8 @@ func all(names []string) error {
 	}
 	say("tests of all versions and topologies")
 	err = goTest(append([]string{"-timeout=40m", atOnce(1)}, paths...)...)
-	if slices.ContainsFunc(chosen, func(b backend) bool { return b.owns("docs/model") }) {
-		err = errors.Join(err, testModels())
+	if slices.ContainsFunc(chosen, func(b backend) bool { return b.owns("redislock/redlock") }) {
+		err = errors.Join(err, simulate())
 	}
 	say("faults")
 	for _, args := range faultRuns(chosen) {

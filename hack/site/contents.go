@@ -21,7 +21,7 @@ var menus = map[string][]group{
 		{"Begin", []string{"README.md", "docs/tutorial.md", "docs/guides.md", "docs/choosing.md"}},
 		{"Use", []string{"docs/sharing.md", "docs/fencing.md", "docs/operations.md", "docs/observability.md", "docs/migrating.md"}},
 		{"Backends", backends("docs")},
-		{"Guarantees", []string{"docs/contract.md", "docs/matrix.md", "docs/faults.md", "docs/performance.md", "docs/performance-shares.md", "docs/performance-growth.md", "docs/safety-steps.md", "docs/model/README.md"}},
+		{"Guarantees", []string{"docs/contract.md", "docs/matrix.md", "docs/faults.md", "docs/performance.md", "docs/performance-shares.md", "docs/performance-growth.md", "docs/safety-steps.md"}},
 		{"Develop", []string{
 			"docs/writing-a-driver.md", "ARCHITECTURE.md", "docs/adr/README.md", "docs/glossary.md", "docs/compatibility.md",
 			"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
@@ -36,7 +36,7 @@ var menus = map[string][]group{
 // short has the titles in the menu of pages with long ones.
 var short = map[string]string{
 	"docs/performance-shares.md": "Performance of shares", "docs/performance-growth.md": "Costs over numbers",
-	"docs/matrix.md": "Test results", "docs/faults.md": "Faults", "docs/safety-steps.md": "Safety steps", "docs/model/README.md": "Models",
+	"docs/matrix.md": "Test results", "docs/faults.md": "Faults", "docs/safety-steps.md": "Safety steps",
 	"README.md": "Overview", "README.zh-CN.md": "概览",
 }
 

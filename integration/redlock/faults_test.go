@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,15 +194,30 @@ func TestMinority(t *testing.T) {
 	}
 }
 
-// votes waits until the nodes have a holder of the contended key. A node without a vote never
-// has one.
+// votes waits until the quarantines of the nodes have passed, if they have one.
 func (s *set) votes(t *testing.T, nodes []int) {
 	t.Helper()
 	for _, n := range nodes {
-		s.eventually(t, timeout, fmt.Sprintf("node %d votes again", n), func() error {
-			return s.admins[n].Get(t.Context(), "lock:contended").Err()
-		})
+		s.eventually(t, timeout, fmt.Sprintf("node %d votes again", n), func() error { return s.quarantined(t, n) })
 	}
+}
+
+// quarantined returns an error while a node has no vote, by its marker and the steady parameters.
+func (s *set) quarantined(t *testing.T, node int) error {
+	t.Helper()
+	marker, err := s.admins[node].Get(t.Context(), "{lock:}:born").Result()
+	if err != nil {
+		return err
+	}
+	info, err := s.admins[node].InfoMap(t.Context(), "server").Result()
+	if err != nil {
+		return err
+	}
+	f := strings.Fields(marker) // run, set, quarantine, how much of it has passed
+	if ms, err := strconv.Atoi(f[3]); err != nil || f[0] != info["Server"]["run_id"] || ms < 6060 {
+		return fmt.Errorf("marker %q, run %s", marker, info["Server"]["run_id"])
+	}
+	return nil
 }
 
 func (s *set) eventually(t *testing.T, within time.Duration, what string, f func() error) {

@@ -17,16 +17,17 @@ self.holds = record or holder == self.owner
 if self.holds then
   despite_memory()
   if record then set_end(self.owner, at, us + self.ttl * 1000) else set_finish(us + self.ttl * 1000) end
+  if ARGV[8] and least > last_token() then keep_token(integer(least)) end
 end
 admit(self, waits)
 if mine or self.holds then
   inform(self.owner)
   save()
   send()
-  if mine then return {1, us, self.ttl, pass(), no_place, mine.token, mine.slots} end
+  if mine then return {1, us, self.ttl, pass(), no_place, mine.token, mine.slots, life()} end
   record, at = record_of(self.owner)
   if not record then record, at = value, finish end
-  return {1, us, left_of(at), pass(), no_place, string.match(record, '^%S+ (%d+)'), slots_of(record) or ''}
+  return {1, us, left_of(at), pass(), no_place, string.match(record, '^%S+ (%d+)'), slots_of(record) or '', life()}
 end
 if more then
   save()
@@ -59,4 +60,4 @@ send()
 record, at = first()
 local _, _, channel = channel_of(sender)
 local here = ARGV[5] == '0' and 0 or redis.call('PUBSUB', (channel_of(sender)), channel)[2]
-return {0, us, left_of(at), pass(), no_place, (watches or is_unclaimed(record)) and 1 or 0, ask, here, shown(record)}
+return {0, us, left_of(at), pass(), no_place, (watches or is_unclaimed(record)) and 1 or 0, ask, here, shown(record), life()}

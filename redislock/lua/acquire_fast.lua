@@ -7,10 +7,10 @@
 local meta = ARGV[7] ~= '' and ' ' .. ARGV[7] or ''
 if ARGV[6] == '' and redis.call('EXISTS', KEYS[2], KEYS[4], KEYS[6]) == 0 then
   local last = tonumber(redis.pcall('GET', KEYS[3]) or 0) or 0
-  local token = last < us and us or last < 9007199254740991 and last + 1 or us
+  local token = last < least and least or last < 9007199254740991 and last + 1 or least
   local text = string.format('%.0f', token)
   if redis.call('SET', KEYS[1], ARGV[3] .. '@' .. ARGV[2] .. ' ' .. text .. meta, 'NX', 'PX', ARGV[4]) then
-    redis.call('SET', KEYS[3], text)
-    return {1, us, tonumber(ARGV[4]), 0, 1, token}
+    keep_token(text)
+    return {1, us, tonumber(ARGV[4]), 0, 1, token, '', life()}
   end
 end

@@ -33,4 +33,5 @@ elseif kind then
 end
 complete()
 if status == 0 then return {0, us, 0, pass()} end
+if status == 1 then announce(parse_owner(shown(record)) or '-', 0) end
 return {status, us, left_of(at), pass(), shown(record)}

@@ -39,4 +39,4 @@ else
   if asked and string.sub(asked, 1, 32) == owner then asked = nil end
 end
 complete()
-return {held and 1 or 0, us, pass()}
+return {held and 1 or 0, us, pass(), held and announce(owner, 0)}

@@ -5,5 +5,5 @@ if ARGV[4] == '0' and ARGV[6] == '' and redis.call('EXISTS', KEYS[2], KEYS[4]) =
   local v = redis.pcall('GET', KEYS[1])
   if type(v) ~= 'string' or string.sub(v, 1, 33) ~= ARGV[3] .. '@' then return {0, us, 0} end
   redis.call('DEL', KEYS[1])
-  return {1, us, 0}
+  return {1, us, 0, announce(ARGV[3], 0)}
 end

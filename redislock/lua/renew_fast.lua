@@ -7,6 +7,7 @@ if redis.call('EXISTS', KEYS[2], KEYS[4]) == 0 then
     local ms = tonumber(ARGV[4])
     if ARGV[5] ~= '1' then ms = math.max(redis.call('PTTL', KEYS[1]), ms) end
     redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ms)) -- always, so that a WAIT waits for the current state
+    if ARGV[5] == '1' then announce(ARGV[3], ARGV[4]) end
     return {1, us, 0}
   end
 end

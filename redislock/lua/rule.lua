@@ -89,9 +89,9 @@ end
 -- apply writes the grants, and sends each process one message with its own. The key is written, with an expiry, before a
 -- holder is notified: if the script fails in between, a short lease remains, and no waiter trusts a grant that does not exist.
 local function apply(was)
-  local token = math.max(last_token() + 1, us)
+  local token = math.max(last_token() + 1, least)
   local messages, order, records, ends = {}, {}, {}, {}
-  redis.call('SET', KEYS[3], integer(token + #granted - 1))
+  keep_token(integer(token + #granted - 1))
   for i, w in ipairs(granted) do
     w.token = integer(token)
     w.address = w.owner .. '@' .. w.addr

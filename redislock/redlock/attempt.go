@@ -1,300 +1,316 @@
 package redlock
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"math"
-	"strconv"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
-	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
+	"github.com/interlock-go/lock/backend/queue"
+	"github.com/interlock-go/lock/redislock/internal/quorum"
+	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
-// attempt asks every node in rounds and counts the votes. It is granted when a quorum of
-// valid votes agrees on one token.
+// attempt is what is known of an attempt. It asks all nodes in rounds. What nodes grant in a round that has failed is
+// released before the next one.
 type attempt struct {
-	r       *Backend
-	req     backend.Request
-	keys    protocol.Keys
-	names   []string
-	ticket  int64
-	address string // owner id and process: the first word of the value
-	meta    string // the rest of the value: ticket and metadata
-	member  string // of the queues
-	queue   string // whether to wait in the queues
-	freeBy  *protocol.Script
-	changed chan struct{}
+	s   *service
+	req backend.Request
 
-	mu         sync.Mutex // guards the fields below
-	votes      []*vote    // one for each node, in the order of Backend.nodes
-	roundStart time.Time  // an older vote is stale while its node has a request open
-	askAgain   bool       // a vote may be out of date: begin a round now
-	removed    bool       // a node has removed the waiters of this process: the other attempts know it
-	granted    bool       // it never becomes false
-	withdrawn  bool       // given up, lost or released: later grants are released
-	token      uint64
+	mu     sync.Mutex // guards the fields below
+	votes  []vote     // by node
+	rounds int
+	round  int // the present one; 0: it has failed, or the attempt has ended
+	holds  bool
+	token  uint64
+	splits int // rounds in a row in which no attempt had a majority
+	broken int // grants of nodes that were broken
 }
 
-func (r *Backend) newAttempt(req backend.Request, queue string) *attempt {
-	a := &attempt{
-		r: r, req: req, keys: r.keys(req.Key), queue: queue, freeBy: wire.Release,
-		ticket: r.ticket(), address: r.proc.OwnerAddress(req.Owner),
-		changed: make(chan struct{}, 1),
+// vote is what is known of an attempt at one node.
+type vote struct {
+	turn    chan struct{} // capacity 1; full while a request of the attempt to the node has no answer
+	granted bool          // the node may keep a grant
+	dirty   bool          // a request had no answer: the node may still execute it
+	spoiled bool          // that is a release, by which a later grant would end
+	missing bool          // the node has lost the grant
+}
+
+func (v *vote) mayRemain() bool { return v.granted || v.dirty || len(v.turn) > 0 }
+
+// attempt returns the attempt of a request.
+func (s *service) attempt(req backend.Request) *attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.attempts[req.Owner]
+	if a == nil {
+		a = &attempt{s: s, req: req, votes: make([]vote, len(s.nodes))}
+		for i := range a.votes {
+			a.votes[i].turn = make(chan struct{}, 1)
+		}
+		s.attempts[req.Owner] = a
 	}
-	a.names = r.names(a.keys, req.Owner)
-	a.meta = strconv.FormatInt(a.ticket, 10)
-	if req.Metadata != "" {
-		a.meta += " " + req.Metadata
-	}
-	a.member = fmt.Sprintf("%s %d %s", a.address, protocol.Millis(req.TTL), a.meta)
-	for range r.nodes {
-		a.votes = append(a.votes, &vote{err: errOverdue})
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.attempts[req.Owner] = a
 	return a
 }
 
-// ask begins a round: it asks every node without an open request of the attempt.
-func (a *attempt) ask() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.removed = a.removed && a.askAgain
-	a.roundStart, a.askAgain = time.Now(), false
-	for i, v := range a.votes {
-		if v.open == 0 {
-			a.askNode(i, a.queue, uint64(a.ticket))
-		}
-	}
+// known returns an attempt, nil if it is not known.
+func (s *service) known(owner string) *attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts[owner]
 }
 
-// Arguments of ACQUIRE: whether the attempt joins the queue.
-const (
-	noQueue     = "0"
-	joinQueue   = "1"
-	holderTakes = "2" // of a holder at a node without its grant
-)
-
-// askNode sends one request to acquire. The caller holds a.mu.
-func (a *attempt) askNode(i int, queue string, token uint64) {
-	n, v := a.r.nodes[i], a.votes[i]
-	if queue == joinQueue && !n.subscribed() {
-		queue = noQueue // the node could not notify it of its turn
-	}
-	if v.open++; v.open == 1 {
-		v.answered = make(chan struct{})
-	}
-	yielded := v.yielded
-	token = max(token, yielded)
-	if !n.send(func() {
-		r, err := n.call(wire.Acquire, a.names, n.args(token, a.address, protocol.Millis(a.req.TTL), queue, a.meta, a.ticket, a.r.clocks.notAfter(i, a.r.nodeTimeout(a.req.TTL)), yielded)...)
-		if queue == noQueue {
-			n.follow(a.keys, r.Num(5))
-		}
-		a.answer(i, queue, r, err)
-	}) {
-		v.close()
-		v.err = backend.ErrClosed
-	}
+func (s *service) forget(a *attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.attempts, a.req.Owner)
 }
 
-// answer handles a reply to a request to acquire, at any time.
-func (a *attempt) answer(i int, queue string, r protocol.Reply, err error) {
-	a.mu.Lock()
-	v := a.votes[i]
-	v.close()
-	removed := false
-	if err == nil && queue == joinQueue {
-		removed = v.entered(r) && !a.removed
-		a.removed = a.removed || removed
-	}
-	v.mayRemain = v.mayRemain || err == nil && (r.Status == protocol.Yes || a.queue != noQueue) || isUncertain(err)
-	if err == nil {
-		switch r.Status {
-		case protocol.Yes, protocol.No:
-		case wire.WrongType:
-			err = wire.CheckType(r, a.keys)
-		case wire.Abandoned:
-			err = fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
-		case wire.Late:
-			err = errLate
-		default:
-			err = fmt.Errorf("unexpected status %d", r.Status)
-		}
-	}
-	switch {
-	case errors.Is(err, errQuarantined):
-		v.end(math.MaxUint64)
-		v.ended = 0 // the node may have lost its counter, and grants nothing for longer than a TTL
-		v.err = err
-	case err != nil:
-		v.dirty = v.dirty || isUncertain(err)
-		v.fail(err)
-	case r.Status == protocol.Yes:
-		// the server rounds up to milliseconds
-		v.grant(wire.Token(r), r.Sent, r.Sent.Add(min(wire.Left(r), a.req.TTL)), a.req.TTL)
-	case v.end(uint64(r.Num(4))):
-		v.state, v.sent, v.err, v.ends = theirs, r.Sent, nil, time.Time{}
-		v.holder, v.ticket = wire.Holder(r), wire.Ticket(r)
-		if wire.Left(r) >= 0 {
-			v.ends = r.Sent.Add(wire.Left(r))
-		}
-		v.first = r.Num(3) == 1
-	}
-	withdrawn := a.withdrawn && v.mayRemain
-	a.mu.Unlock()
-	a.signal()
-	if removed {
-		a.r.othersAsk(a)
-	}
-	if withdrawn {
-		a.freeInBackground(i)
-	}
-}
-
-func (a *attempt) signal() {
+// enter waits until the earlier request of the attempt to a node has an answer. It returns false if ctx ends before.
+func (v *vote) enter(ctx context.Context) bool {
 	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
-}
-
-// tryGrant returns a grant if a quorum agrees on one token, and the count of the votes.
-//
-// If the votes of a quorum have different tokens, tryGrant returns nil and writes the
-// greatest token to the nodes with a lower one: the quorum of the next holder may share
-// a single node with this one, and must find that token there.
-func (a *attempt) tryGrant() (*grant, tally) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t := a.count()
-	if t.mine < a.r.quorum || time.Until(t.until) < t.whole/2 {
-		return nil, t
-	}
-	if t.agree >= a.r.quorum {
-		a.granted, a.token = true, t.token
-		return &grant{a: a, token: t.token, until: t.until}, t
-	}
-	for i, v := range a.votes {
-		if v.state == mine && v.token < t.token && !v.fencing {
-			v.fencing = true
-			a.fence(i, t.token)
-		}
-	}
-	return nil, t
-}
-
-// fence writes the token to a node. The caller holds a.mu.
-func (a *attempt) fence(i int, token uint64) {
-	n, v := a.r.nodes[i], a.votes[i]
-	own := v.token
-	v.fencing = n.send(func() {
-		r, err := n.call(wire.Fence, a.names, n.args(token, a.req.Owner)...)
-		a.mu.Lock()
-		v.fencing = false
-		switch {
-		case err != nil:
-			v.err, v.state = err, noVote
-		case r.Status == protocol.Yes:
-			v.token = max(v.token, token)
-		default:
-			v.end(own)
-		}
-		a.mu.Unlock()
-		a.signal()
-	})
-}
-
-var errNotOurs = errors.New("no longer held by this attempt")
-
-// yield gives the votes of a minority to contenders with earlier tickets: each node hands
-// its grant to the first waiter of its queue.
-func (a *attempt) yield() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i, v := range a.votes {
-		n := a.r.nodes[i]
-		if v.state != mine || v.yieldPending() {
-			continue
-		}
-		token, before := v.token, v.yielded
-		if n.send(func() {
-			r, err := n.call(wire.Yield, a.names, n.args(token, a.req.Owner, a.member, a.ticket)...)
-			n.follow(a.keys, r.Num(0))
-			a.mu.Lock()
-			if !isUncertain(err) && v.yielded == token {
-				v.yielded = before // executed, or certainly not
-			}
-			switch {
-			case err != nil:
-				v.err, v.state = err, noVote // the next round finds the outcome, and gets a new token
-			case r.Status != 2: // not kept
-				v.end(token)
-			}
-			a.mu.Unlock()
-			a.signal()
-		}) {
-			v.yielded = token
-		}
-	}
-}
-
-// pushed handles a grant that a node handed over. It returns false if the grant must be
-// released.
-func (a *attempt) pushed(i int, token uint64, exp int64, whole time.Duration) bool {
-	received := time.Now()
-	until := a.r.clocks.local(i, exp, received)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.withdrawn {
-		return false
-	}
-	v := a.votes[i]
-	switch {
-	case v.old(token), v.state == mine && token <= v.token: // older than an answer
+	case v.turn <- struct{}{}:
 		return true
-	case until.After(received.Add(whole)), !until.After(received):
-		// The clock is not known, or was stepped: the next round returns the same grant.
-		v.state, v.err, v.mayRemain = noVote, errLate, true
-		a.askAgain = true
-	default:
-		v.grant(token, received, until, whole)
-	}
-	a.signal()
-	return true
-}
-
-// leaseChanged handles the remaining lease of the holder, which a node sends to the first
-// waiter of its queue.
-func (a *attempt) leaseChanged(i int, left time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if v := a.votes[i]; v.state == theirs {
-		v.ends, v.first = time.Now().Add(left), true
-	}
-	a.signal()
-}
-
-// broken handles a break of the attempt's grant at a node. It reports whether the attempt
-// may have lost its quorum.
-func (a *attempt) broken(i int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := a.votes[i]
-	v.end(v.token)
-	a.signal()
-	if !a.granted || a.withdrawn {
+	case <-ctx.Done():
 		return false
 	}
-	kept := 0
-	for _, s := range a.votes {
-		if s.state == mine || s.err != nil && s.err != errNotOurs { //nolint:errorlint // the very value
-			kept++ // perhaps
+}
+
+func (v *vote) leave() { <-v.turn }
+
+// ask makes a round. If the tokens of a quorum differ, it asks again for the greatest: the quorum of the next grant may
+// share a single node with this one, and must find the token there.
+func (a *attempt) ask(ctx context.Context) (t tally, end error) {
+	a.mu.Lock()
+	if !a.holds { // a holder asks again in its round
+		a.rounds++
+		a.round = a.rounds
+	}
+	round, least := a.round, a.token
+	a.mu.Unlock()
+	if least == 0 {
+		least = a.s.clock.now()
+	}
+	for range a.votes { // another node may have a greater one yet
+		token := least
+		_, end = each(ctx, a.s, a.req.TTL, func(ctx context.Context, i int) (answer, error) {
+			return a.askAt(ctx, i, round, token)
+		}, func(all []reply[answer]) bool {
+			t = a.s.count(all)
+			return t.decided(a.s)
+		})
+		if end != nil || len(t.mine) < a.s.need || t.agreed >= a.s.need {
+			break
+		}
+		least = t.token
+	}
+	return t, end
+}
+
+// askAt asks one node, as a part of a round.
+func (a *attempt) askAt(ctx context.Context, i, round int, least uint64) (answer, error) {
+	n, v := a.s.nodes[i], &a.votes[i]
+	leave, ok := n.enter(ctx)
+	if !ok {
+		return answer{}, backend.NotExecuted(errOut)
+	}
+	defer leave()
+	if !v.enter(ctx) {
+		return answer{}, backend.NotExecuted(fmt.Errorf("an earlier request had %w", errOverdue))
+	}
+	defer v.leave()
+	if !a.current(round) {
+		return answer{}, backend.NotExecuted(errEnded)
+	}
+	sent := time.Now()
+	r, err := n.Acquire(ctx, a.req, least)
+	ans := answer{r, offsetOf(r.Now, r.Sent)}
+	a.mu.Lock()
+	if err == nil && r.Granted {
+		v.granted, v.missing = true, false
+	}
+	v.dirty = v.dirty || backend.OutcomeUnknown(err)
+	spoiled := v.spoiled
+	a.mu.Unlock()
+	switch {
+	case err != nil:
+	case r.Refused:
+		err = fmt.Errorf("%w: attempt %s was abandoned", backend.ErrInvalid, a.req.Owner)
+	default:
+		err = n.votes(r.Life)
+	}
+	n.report(err, sent)
+	if r.Granted {
+		ans.Token = max(r.Token, least) // it was raised
+		if !a.current(round) {
+			a.undoAt(ctx, i)
+		}
+		if err == nil && spoiled {
+			err = errUnconfirmed
 		}
 	}
-	return kept < a.r.quorum
+	return ans, err
+}
+
+func (a *attempt) current(round int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.round == round
+}
+
+// hold makes the attempt a holder. It returns false if its grants were broken meanwhile.
+func (a *attempt) hold(token uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.round != 0 {
+		a.holds, a.token, a.splits = true, token, 0
+	}
+	return a.round != 0
+}
+
+// giveUp ends a round without a grant. A holder that has asked again stays one.
+func (a *attempt) giveUp() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.holds {
+		a.round = 0
+	}
+}
+
+// undo releases what a round that has failed was granted.
+func (a *attempt) undo(ctx context.Context) {
+	a.mu.Lock()
+	nothing := a.holds || !slices.ContainsFunc(a.votes, func(v vote) bool { return v.granted })
+	a.mu.Unlock()
+	if nothing {
+		return
+	}
+	_, _ = each(ctx, a.s, a.req.TTL, func(ctx context.Context, i int) (any, error) {
+		v := &a.votes[i]
+		a.mu.Lock()
+		granted := v.granted
+		a.mu.Unlock()
+		if granted && v.enter(ctx) {
+			defer v.leave()
+			a.undoAt(ctx, i)
+		}
+		return nil, nil
+	}, allNodes[any](a.s))
+}
+
+// undoAt releases the grant of a node. The caller has the turn.
+func (a *attempt) undoAt(ctx context.Context, i int) {
+	r := a.s.nodes[i].End(ctx, queue.End{Request: a.req})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v, lost := &a.votes[i], backend.OutcomeUnknown(r.Err)
+	v.granted, v.dirty, v.spoiled = r.Err != nil, v.dirty || lost, v.spoiled || lost
+}
+
+// mayRemain reports whether something of the attempt may be at a node.
+func (a *attempt) mayRemain() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.votes, func(v vote) bool { return v.mayRemain() })
+}
+
+// missing records that a node has lost the grant.
+func (a *attempt) missing(i int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.votes[i].missing = true
+}
+
+// retake asks for the key of a holder at nodes without the grant, after a quorum has confirmed it. So all nodes may be
+// restarted in turn under a holder. The next renewals show what comes of it.
+func (a *attempt) retake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	round, token := a.round, a.token
+	for i, v := range a.votes {
+		if a.holds && (v.missing || !v.granted) && len(v.turn) == 0 {
+			a.s.life.Go(func() {
+				ctx, cancel := context.WithTimeout(a.s.life.Context(), a.s.nodeTimeout(a.req.TTL))
+				defer cancel()
+				_, _ = a.askAt(ctx, i, round, token)
+			})
+		}
+	}
+}
+
+// lost records that a grant was broken at a node. It reports whether no quorum can have it any more.
+func (a *attempt) lost() (certain, held bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.broken++; a.broken <= len(a.votes)-a.s.need {
+		return false, false
+	}
+	held = a.holds
+	a.broken, a.round, a.holds, a.token = 0, 0, false, 0
+	return true, held
+}
+
+// end makes the attempt ask no more.
+func (a *attempt) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.round, a.holds = 0, false
+}
+
+// endAt ends the attempt at one node, and repeats that in the background if it fails. late: the node must refuse what
+// arrives later.
+func (a *attempt) endAt(ctx context.Context, i int, late bool) quorum.Ended {
+	v := &a.votes[i]
+	within, cancel := context.WithTimeout(ctx, a.s.nodeTimeout(max(a.req.TTL, time.Second)))
+	defer cancel()
+	entered := v.enter(within) // usually the answer comes soon, and there will be no late request
+	if entered {
+		defer v.leave()
+	}
+	a.mu.Lock()
+	late = late || v.dirty || !entered
+	nothing := !late && !v.granted
+	a.mu.Unlock()
+	if nothing {
+		return quorum.Ended{}
+	}
+	sent := time.Now()
+	r := a.s.nodes[i].End(ctx, queue.End{Request: a.req, Late: late})
+	a.s.nodes[i].report(r.Err, sent)
+	if r.Err != nil {
+		a.s.life.Go(func() { a.cleanUp(i) })
+		return r
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v.granted, v.dirty = false, false
+	return r
+}
+
+// cleanUp ends the attempt at a node, until that is acknowledged or a grant would have expired.
+func (a *attempt) cleanUp(i int) {
+	life, end := a.s.life.Context(), time.Now().Add(a.req.TTL+time.Second)
+	for backoff := 10 * time.Millisecond; time.Now().Before(end) && life.Err() == nil; backoff = min(2*backoff, 500*time.Millisecond) {
+		server.Sleep(life, backoff/2+rand.N(backoff/2))
+		ctx, cancel := context.WithTimeout(life, a.s.opt.nodeTimeout)
+		r := a.s.nodes[i].End(ctx, queue.End{Request: a.req, Late: true})
+		cancel()
+		if r.Err == nil {
+			break
+		}
+	}
+	a.s.forget(a)
+}
+
+// endEverywhere ends, in the background, an attempt that its caller does not end.
+func (a *attempt) endEverywhere() {
+	a.end()
+	if !a.mayRemain() {
+		a.s.forget(a)
+		return
+	}
+	a.s.life.Go(func() { a.s.end(a.s.life.Context(), queue.End{Request: a.req}) })
 }

@@ -27,24 +27,24 @@
 // Each request goes to all nodes at the same time, and a majority decides. A grant lasts as
 // long as a majority certainly keeps it. At most one client holds a lock while no more than
 // a minority of the nodes stop, are cut off or lose their data within a TTL, and their
-// clocks run at the same rate. Each node hands its grant to the first waiter of its queue,
-// and a waiter with the grants of a majority holds: one round trip after the unlock. The
-// order of a queue is by the nodes' clocks.
+// clocks run at the same rate. A release wakes one waiter of each process, and the first that
+// asks a majority gets the lock: there is no order between processes.
 //
 // A node that lost its data, or a part of it, in a restart has no vote for restart_delay, so
-// that it cannot grant a held lock again. The clients count that delay on their monotonic
-// clocks. A node whose wall clock differs by more than a second from the median has no vote
-// either, and none for restart_delay after a client has seen that. Start Redis after time-sync.target.
+// that it cannot help to grant a held lock again. The clients count that delay on their
+// monotonic clocks. Nodes whose wall clocks differ by more than a second do not vote together,
+// and one that differs from a majority has no vote for restart_delay after a client has seen
+// that. Start Redis after time-sync.target.
 //
 // The key {prefix:}:born is the marker of a node. It has the run id of the server, which needs
-// +info, the set of nodes, and how much of a quarantine has passed. Each script that grants
-// reads it, and refuses clients of another set. A new set of nodes is ready at once if all of
-// them answer at its first use. All clients that share locks must use the same set,
-// restart_delay and durable. docs/backends/redlock.md says how the nodes are changed.
+// +info, the set of nodes, and how much of a quarantine has passed. Clients refuse a node of
+// another set. A new set of nodes is ready at once if all of them answer at its first use. All
+// clients that share locks must use the same set, restart_delay and durable.
+// docs/backends/redlock.md says how the nodes are changed.
 //
 // Errors name every node that failed. A lock.Client with a logger logs the beginning and the
 // end of each outage of a node.
 //
-// Keys, permissions and limits at each node are those of package redislock. Renewals of many
-// leases do not go out in one pipeline.
+// Keys, permissions and limits at each node are those of package redislock, but for the fence
+// counter, {prefix:N}:f, which each lock has for itself.
 package redlock

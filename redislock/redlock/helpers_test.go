@@ -17,28 +17,15 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 // Helpers that the tests of redislock share.
 var (
-	missing        = redistest.Missing
-	freePort       = locktest.FreePort
-	start          = redistest.Start
-	eventually     = redistest.Eventually
-	must           = redistest.Must
-	get            = redistest.Get
-	newProxy       = redistest.NewProxy
-	onScript       = redistest.OnScript
-	subscribeHangs = redistest.SubscribeHangs
+	missing    = redistest.Missing
+	freePort   = locktest.FreePort
+	start      = redistest.Start
+	eventually = redistest.Eventually
+	must       = redistest.Must
+	get        = redistest.Get
 )
 
-type (
-	acquired = redistest.Acquired
-	proxy    = redistest.Proxy
-	action   = redistest.Action
-)
-
-const (
-	pass  = redistest.Pass
-	drop  = redistest.Drop
-	never = redistest.Never
-)
+type acquired = redistest.Acquired
 
 // masters starts n independent servers and returns a client of each.
 func masters(t *testing.T, n int) []redis.UniversalClient {

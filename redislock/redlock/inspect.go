@@ -3,160 +3,94 @@ package redlock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
-	"github.com/interlock-go/lock/redislock/internal/server"
-	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
+	"github.com/interlock-go/lock/backend/queue"
 )
 
-// Inspect returns the holder and the waiters of a key, as a majority knows them.
+// Inspect returns the holder of a key, as a majority knows it. The nodes know no waiters.
 func (r *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
-	k := r.keys(key)
-	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
-		re, err := n.call(wire.Inspect, k.Script(), n.r.proc.ChannelPrefix(), "")
-		if err == nil {
-			err = wire.CheckType(re, k)
-		}
-		return re, err
-	})
-	if err != nil {
-		return backend.Info{}, err
+	s := r.svc
+	all, end := each(ctx, s, noTTL, func(ctx context.Context, i int) (*backend.Holder, error) {
+		in, err := s.nodes[i].Inspect(ctx, key)
+		return in.Holder, err
+	}, allNodes[*backend.Holder](s))
+	if n := answered(all); end == nil && n < s.need {
+		end = failed(s, "answered", n, all)
 	}
-	infos := o.infos(key)
-	if len(infos) < r.quorum {
-		return backend.Info{}, r.failed("answered", len(infos), o.errs)
+	if end != nil {
+		return backend.Info{}, end
 	}
-	return r.merge(key, infos), nil
+	return backend.Info{Name: key, Holder: s.holder(all)}, nil
 }
 
-// infos returns what the nodes that have answered know about a key.
-func (o outcome) infos(key string) (all []backend.Info) {
-	for i, err := range o.errs {
-		if err == nil {
-			all = append(all, wire.Info(o.replies[i], key))
-		}
-	}
-	return all
-}
-
-// merge combines the answers of the nodes. The holder is the attempt that may have a quorum if
-// the nodes that have not answered agree.
-func (r *Backend) merge(key string, infos []backend.Info) backend.Info {
-	votes := map[string][]backend.Holder{}
-	var holder string
-	type place struct {
-		ticket int64
-		waiter backend.Contender
-	}
-	places := map[string]place{}
-	for _, i := range infos {
-		if h := i.Holder; h != nil {
-			votes[h.Owner] = append(votes[h.Owner], *h)
-			if len(votes[h.Owner]) > len(votes[holder]) {
-				holder = h.Owner
+// holder combines the answers of the nodes. The holder is the attempt that may have a quorum if the nodes that have not
+// answered agree.
+func (s *service) holder(all []reply[*backend.Holder]) *backend.Holder {
+	votes, most := map[string][]backend.Holder{}, []backend.Holder(nil)
+	for _, r := range all {
+		if h := r.value; r.err == nil && h != nil {
+			if votes[h.Owner] = append(votes[h.Owner], *h); len(votes[h.Owner]) > len(most) {
+				most = votes[h.Owner]
 			}
 		}
-		for _, w := range i.Waiters {
-			ticket, metadata := wire.CutTicket(w.Metadata)
-			w.Metadata = metadata
-			places[w.Owner] = place{ticket, w}
-		}
 	}
-	all := backend.Info{Name: key}
-	if n := len(votes[holder]); n > 0 && n+len(r.nodes)-len(infos) >= r.quorum {
-		all.Holder = r.mergeHolder(votes[holder])
-		delete(places, holder)
+	if len(most) == 0 || len(most)+len(all)-answered(all) < s.need {
+		return nil
 	}
-	var waiters []place
-	for _, p := range places {
-		waiters = append(waiters, p)
-	}
-	slices.SortFunc(waiters, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter.Owner, b.waiter.Owner))
-	})
-	for _, w := range waiters {
-		all.Waiters = append(all.Waiters, w.waiter)
-	}
-	return all
-}
-
-func (r *Backend) mergeHolder(hs []backend.Holder) *backend.Holder {
-	slices.SortFunc(hs, func(a, b backend.Holder) int { return cmp.Compare(b.Left, a.Left) })
-	h := hs[min(r.quorum, len(hs))-1] // a quorum keeps it that long
-	for _, o := range hs {
+	slices.SortFunc(most, func(a, b backend.Holder) int { return cmp.Compare(b.Left, a.Left) })
+	h := most[min(s.need, len(most))-1] // a quorum keeps it that long
+	for _, o := range most {
 		h.Token = max(h.Token, o.Token)
 	}
 	return &h
 }
 
-// Break implements backend.Breaker: it removes the votes of owner, or all of them, at all
-// nodes.
-func (r *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
-	k := r.keys(key)
-	names := r.names(k, "")
-	o, err := r.all(ctx, noTTL, allNodes, func(_ int, n *node) (protocol.Reply, error) {
-		re, err := n.call(wire.Break, names, n.args(0, owner)...)
-		if err == nil {
-			n.follow(k, re.Num(3))
-			err = wire.CheckType(re, k)
-		}
-		return re, err
-	})
-	if answered := o.yes + o.no; err != nil || answered < r.quorum {
-		if err == nil {
-			err = r.failed("acknowledged the break", answered, o.errs)
-		}
-		return nil, backend.Uncertain(err)
+// breakGrants removes the grants of an owner, or all, at all nodes.
+func (s *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
+	all, end := each(ctx, s, noTTL, func(ctx context.Context, i int) (*backend.Holder, error) {
+		r := s.nodes[i].End(ctx, e)
+		return r.Holder, r.Err
+	}, allNodes[*backend.Holder](s))
+	if n := answered(all); end != nil || n < s.need {
+		return queue.Ended{Err: backend.Uncertain(errors.Join(end, failed(s, "acknowledged the break", n, all)))}
 	}
-	h := r.merge(key, o.infos(key)).Holder
-	if h != nil && owner != "" && owner != h.Owner {
-		return nil, &backend.LockedError{Holder: *h}
-	}
-	return h, nil
-}
-
-// inspection returns the call of INSPECT for a lock.
-func (r *Backend) inspection(name string) server.Call {
-	return server.Call{Keys: r.keys(name).Script(), Args: []any{r.proc.ChannelPrefix(), ""}}
+	h := s.holder(all)
+	return queue.Ended{Held: h != nil && (e.Owner == "" || h.Owner == e.Owner), Holder: h}
 }
 
 // List lists the held keys, as a majority knows them. A node that hangs delays it by the read
 // timeout of its client.
 func (r *Backend) List(ctx context.Context, yield func(backend.Info) bool) error {
-	lists := make([][]backend.Info, len(r.nodes))
-	errs := make([]error, len(r.nodes))
-	var all sync.WaitGroup
-	for i, n := range r.nodes {
-		all.Go(func() {
-			errs[i] = n.srv.List(ctx, r.proc, wire.Inspect, r.inspection, wire.Info, func(in backend.Info) bool {
-				lists[i] = append(lists[i], in)
+	s := r.svc
+	lists, names := make([]reply[map[string]*backend.Holder], len(s.nodes)), map[string]bool{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for i, n := range s.nodes {
+		group.Go(func() {
+			l := map[string]*backend.Holder{}
+			err := n.List(ctx, func(in backend.Info) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				l[in.Name], names[in.Name] = in.Holder, true
 				return true
 			})
+			lists[i] = reply[map[string]*backend.Holder]{l, err}
 		})
 	}
-	all.Wait()
-	answered := 0
-	found := map[string][]backend.Info{}
-	for i, err := range errs {
-		if err != nil {
-			continue
-		}
-		answered++
-		for _, in := range lists[i] {
-			found[in.Name] = append(found[in.Name], in)
-		}
+	group.Wait()
+	if n := answered(lists); n < s.need {
+		return failed(s, "answered", n, lists)
 	}
-	if answered < r.quorum {
-		return r.failed("answered", answered, errs)
-	}
-	for name, infos := range found {
-		for len(infos) < answered { // the others said that it is free
-			infos = append(infos, backend.Info{Name: name})
+	for name := range names {
+		all := make([]reply[*backend.Holder], len(lists))
+		for i, l := range lists {
+			all[i] = reply[*backend.Holder]{l.value[name], l.err}
 		}
-		if i := r.merge(name, infos); i.Holder != nil && !yield(i) {
+		if h := s.holder(all); h != nil && !yield(backend.Info{Name: name, Holder: h}) {
 			return nil
 		}
 	}

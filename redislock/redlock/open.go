@@ -1,29 +1,59 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/backend/call"
+	"github.com/interlock-go/lock/backend/queue"
+	_ "github.com/interlock-go/lock/redislock" // sets quorum.NewNode
+	"github.com/interlock-go/lock/redislock/internal/quorum"
 	"github.com/interlock-go/lock/redislock/internal/redisurl"
 	"github.com/interlock-go/lock/redislock/internal/server"
-	"github.com/interlock-go/lock/redislock/redlock/internal/wire"
 )
 
 func init() { backend.Register("redlock", Open) }
+
+// New returns a backend that uses the caller's clients, each of an independent master:
+// three or more, preferably an odd number. It sends requests to all nodes, for at most
+// 10 s, and succeeds if a majority answers. The backend never closes the clients. Their
+// read timeouts bound how long a request to a node that hangs occupies a connection.
+func New(clients []redis.UniversalClient, opts ...Option) (*Backend, error) {
+	o := defaults()
+	for _, opt := range opts {
+		if err := opt(&o); err != nil {
+			return nil, err
+		}
+	}
+	masters := make([]*redis.Client, len(clients))
+	for i, c := range clients {
+		m, ok := c.(*redis.Client)
+		if !ok || m == nil {
+			return nil, backend.Invalid("client of a Redlock", fmt.Sprintf("%T", c), "a *redis.Client of one master")
+		}
+		masters[i] = m
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.openTimeout)
+	defer cancel()
+	return open(ctx, masters, o)
+}
 
 // Open opens a backend from a redlock URL; see the package documentation.
 func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	p, o := u.Params, defaults()
 	o.nodeTimeout = p.Duration("node_timeout", o.nodeTimeout)
 	o.restartDelay = p.Duration("restart_delay", o.restartDelay)
-	o.durable = p.Bool("durable", false)
+	o.Durable = p.Bool("durable", false)
 	o.set = p.String("set", "")
-	s, err := redisurl.Parse(u)
+	at, err := redisurl.Parse(u)
 	if err != nil {
 		return nil, err
 	}
@@ -32,19 +62,12 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 			return nil, err
 		}
 	}
-	o.prefix, o.allowEviction, o.retention = s.Prefix, s.AllowEviction, s.Retention
-	clients := s.Nodes()
-	limited, cancel := context.WithTimeout(ctx, s.OpenTimeout())
+	o.Prefix, o.AllowEviction, o.Retention, o.Own = at.Prefix, at.AllowEviction, at.Retention, true
+	limited, cancel := context.WithTimeout(ctx, at.OpenTimeout())
 	defer cancel()
-	r, err := open(limited, clients, o)
+	r, err := open(limited, at.Nodes(), o)
 	if err == nil {
-		for _, n := range r.nodes {
-			n.srv.Own = true
-		}
 		return r, nil
-	}
-	for _, c := range clients {
-		_ = c.Close() // err is returned
 	}
 	if end := ctx.Err(); end != nil {
 		err = fmt.Errorf("%w: %w", end, err)
@@ -52,200 +75,113 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	return nil, err
 }
 
-// probeResult is the answer of a node at opening.
-type probeResult struct {
-	i      int
-	found  server.Findings
-	marked bool
-	us     int64
-	run    string
-	err    error
+// open opens the nodes. If it fails it closes them, and clients of its own.
+func open(ctx context.Context, clients []*redis.Client, o options) (*Backend, error) {
+	if len(clients) < redisurl.MinNodes {
+		return nil, backend.Invalid("number of nodes of a Redlock", len(clients), fmt.Sprintf("%d or more, preferably an odd number", redisurl.MinNodes))
+	}
+	s := &service{
+		need: len(clients)/2 + 1, opt: o, life: call.NewLife(), attempts: map[string]*attempt{},
+		keys: contentions{all: map[string]*contention{}},
+	}
+	r := &Backend{Backend: queue.New(s), svc: s}
+	s.events = r.Backend
+	var addrs []string
+	for _, c := range clients {
+		n := &node{s: s, name: c.Options().Addr, probes: make(chan struct{}, maxProbes)}
+		n.Node = quorum.NewNode(c, o.Options, n)
+		s.nodes, addrs = append(s.nodes, n), append(addrs, n.name)
+	}
+	slices.Sort(addrs)
+	s.opt.set = setID(cmp.Or(o.set, strings.Join(addrs, ",")))
+	found, err := s.probe(ctx)
+	if err != nil {
+		_ = r.Close(ctx) // err is the one that matters
+		return nil, err
+	}
+	r.caps = s.capabilities(found)
+	return r, nil
 }
 
-// probeNodes checks all nodes, sets the markers of a new set of nodes, and subscribes. It
-// succeeds if a majority answers.
-func (r *Backend) probeNodes(ctx context.Context) (server.Findings, error) {
-	for _, n := range r.nodes {
-		n.srv.Go(n.keepSubscribed)
-	}
-	var all server.Findings
-	errs := make([]error, len(r.nodes))
+// probed is the answer of a node at opening.
+type probed struct {
+	found server.Findings
+	life  quorum.Life
+	sent  time.Time
+}
+
+// freshMark is how old the answers may be by which the markers of a new set are written.
+const freshMark = 2 * time.Second
+
+// probe checks all nodes, and sets the markers of a new set: all nodes have answered, and none has one. It succeeds if a
+// majority answers. While there is no majority with markers the set may be new, and probe waits for every node.
+func (s *service) probe(ctx context.Context) (found server.Findings, err error) {
 	var partly time.Time // since when some nodes have a marker
-	for {
-		seen, err := r.probe(ctx)
-		if err != nil {
-			return all, err
+	for before := []reply[probed](nil); ; server.Sleep(ctx, 10*time.Millisecond) {
+		all, end := each(ctx, s, noTTL, func(ctx context.Context, i int) (probed, error) {
+			p, err := s.nodes[i].probe(ctx)
+			if err == nil && p.life.Marker == "" {
+				err = errUnmarked
+			}
+			return p, err
+		}, allNodes[probed](s))
+		if end != nil && before != nil {
+			all = before
 		}
-		runs := map[string]string{}
-		var answered, marked int
-		for _, g := range seen {
-			errs[g.i] = g.err
-			if errors.Is(g.err, backend.ErrInvalid) {
-				return all, nodeError{r.nodes[g.i].name, g.err}
+		before = all
+		n, marked, runs := 0, answered(all), map[string]string{}
+		for i, r := range all {
+			name, run := s.nodes[i].name, r.value.life.Run
+			m, ok := parseMarker(r.value.life.Marker)
+			switch {
+			case r.err != nil && r.err != errUnmarked: //nolint:errorlint // the very value
+			case run != "" && runs[run] != "":
+				r.err = fmt.Errorf("%w node of a Redlock: it is the same server as %s", backend.ErrInvalid, runs[run])
+			case ok && m.set != s.opt.set:
+				r.err = errOtherSet
+			default:
+				n++
+				found.Merge(r.value.found)
 			}
-			if g.err != nil {
-				continue
-			}
-			answered++
-			if g.marked {
-				marked++
-			}
-			if other, ok := runs[g.run]; ok && g.run != "" {
-				return all, fmt.Errorf("%w nodes of a Redlock: %s and %s are the same server", backend.ErrInvalid, other, r.nodes[g.i].name)
-			}
-			runs[g.run] = r.nodes[g.i].name
-			all.Merge(g.found)
-		}
-		switch {
-		case answered < r.quorum:
-			return all, r.failed("answered", answered, errs)
-		case answered == len(r.nodes) && marked == 0:
-			if err := r.mark(ctx, seen); err != nil {
-				return all, err
-			}
-			continue // check the result
-		case answered == len(r.nodes) && marked < len(r.nodes):
-			if partly.IsZero() {
-				partly = time.Now()
-			}
-			if time.Since(partly) < r.opt.nodeTimeout {
-				server.Sleep(ctx, 10*time.Millisecond) // another process may be marking a new set
-				continue
+			if runs[run] = name; errors.Is(r.err, backend.ErrInvalid) {
+				return found, nodeError{name, r.err}
 			}
 		}
-		if answered < len(r.nodes) {
-			all.Add("Not every node answered at opening; the versions and eviction policies of those that did not are unknown.")
-		}
-		return all, r.awaitSubscriptions(ctx)
-	}
-}
-
-// probe returns when all nodes have answered, or some time after a quorum with markers has.
-// Without such a quorum the set may be new, which only the answers of all nodes show.
-func (r *Backend) probe(ctx context.Context) ([]probeResult, error) {
-	ch := make(chan probeResult, len(r.nodes))
-	for i, n := range r.nodes {
-		if !n.send(func() { ch <- n.probe(ctx, i) }) {
-			return nil, backend.ErrClosed
-		}
-	}
-	seen := make([]probeResult, len(r.nodes))
-	for i := range seen {
-		seen[i] = probeResult{i: i, err: errOverdue}
-	}
-	var grace <-chan time.Time
-	for open, voting := len(r.nodes), 0; open > 0; open-- {
-		if voting >= r.quorum && grace == nil {
-			t := time.NewTimer(2 * r.opt.nodeTimeout)
-			defer t.Stop()
-			grace = t.C
-		}
-		select {
-		case g := <-ch:
-			seen[g.i] = g
-			if g.err == nil && g.marked {
-				voting++
-			}
-		case <-grace:
-			return seen, nil
-		case <-ctx.Done():
-			return seen, nil // the missing ones have errors
-		}
-	}
-	return seen, nil
-}
-
-func (n *node) probe(ctx context.Context, i int) probeResult {
-	g := probeResult{i: i}
-	begun := time.Now()
-	if g.found, g.err = n.srv.Probe(ctx, wire.Scripts(), n.r.opt.allowEviction); g.err != nil {
-		n.answered(protocol.Reply{}, g.err, begun, false)
-		return g
-	}
-	r, err := n.call(wire.Found, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "0")...)
-	g.marked, g.us, g.run, g.err = r.Status == protocol.Yes, r.US, r.Str(0), err
-	if g.marked && r.Str(1) != n.r.opt.set {
-		g.err = errOtherSet
-	}
-	// Tickets depend on the estimate of the clock, which the fastest sample determines.
-	// There are enough samples when clockSamples in a row were not much faster.
-	best := time.Duration(math.MaxInt64)
-	for all, idle := 0, 0; all < mostClockSamples && idle < clockSamples && g.err == nil; all++ {
-		sent := time.Now()
-		_, g.err = n.call(wire.Found, n.r.names(protocol.Keys{}, ""), n.args(0, "", "0", "0")...)
-		if rtt := time.Since(sent); rtt < best-best/5 {
-			best, idle = rtt, 0
-		} else {
-			idle++
-		}
-	}
-	return g
-}
-
-const clockSamples, mostClockSamples = 4, 20
-
-// mark sets the markers of a new set: every node has answered and none has a marker. A node
-// refuses the marker if the answers are older than fresh.
-func (r *Backend) mark(ctx context.Context, seen []probeResult) error {
-	const fresh = 2 * time.Second
-	_, err := r.all(ctx, noTTL, allNodes, func(i int, n *node) (protocol.Reply, error) {
-		return n.call(wire.Found, r.names(protocol.Keys{}, ""), n.args(0, "", seen[i].us+fresh.Microseconds(), "0")...)
-	})
-	return err
-}
-
-// awaitSubscriptions returns when this process is subscribed at a quorum, so that the first
-// wait needs no further round trip.
-func (r *Backend) awaitSubscriptions(ctx context.Context) error {
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		live := 0
-		for _, n := range r.nodes {
-			if n.subscribed() {
-				live++
-			}
-		}
-		if live >= r.quorum {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d nodes have confirmed the subscription, want %d", live, len(r.nodes), r.quorum)
+		switch late := slices.ContainsFunc(all, reply[probed].overdue); {
+		case n == len(all) && marked == 0:
+			s.mark(ctx, all) // the next round checks the result
+		case n == len(all) && marked < n && partly.IsZero(): // another process may be marking a new set
+			partly = time.Now()
+		case n == len(all) && (marked == n || time.Since(partly) > s.opt.nodeTimeout):
+			return found, nil
+		case late && marked < s.need && end == nil:
+		case n < s.need:
+			return found, failed(s, "answered", n, all)
+		case n < len(all):
+			found.Add("Not every node answered at opening; the versions and eviction policies of those that did not are unknown.")
+			return found, nil
 		}
 	}
 }
 
-func (r *Backend) capabilities(found server.Findings) backend.Capabilities {
-	n := len(r.nodes)
-	c := backend.Capabilities{
-		Name:       "redlock",
-		Scope:      backend.ScopeNetwork,
-		Loss:       backend.LossTTL,
-		Order:      backend.FIFO,
-		Wake:       backend.WakePush,
-		Fencing:    backend.FencingRestart,
-		PushesLoss: true,
-		MinTTL:     100 * time.Millisecond, // a third of it must outlast a round trip and a pause of the process
-		MaxTTL:     r.opt.restartDelay,
-		Lateness:   protocol.TombstoneTTL,
-		Caveats: []string{
-			fmt.Sprintf("%d of %d nodes must agree. At most one client holds a lock while no more than %d nodes lose their data, stop, are cut off or have their clocks stepped within a TTL. After a greater failure two clients may hold it, and only a check of the token at the resource protects.", r.quorum, n, n-r.quorum),
-			"Numbers of commands are those at each node: every request goes to all nodes.",
-			fmt.Sprintf("A node that restarted without its data has no vote for restart_delay, %v, which is also the longest TTL. Clients count it, and only while one is open: if all are short-lived, keep one open that asks again. All clients that share locks must use the same value. If all nodes lose their data at the same time, they count as a new set.", r.opt.restartDelay),
-			"Tokens rise as long as a majority keeps its data, and otherwise as long as the nodes' clocks are not behind the time of the last grant.",
-			"Waiters are served in the order of arrival by the nodes' clocks, as each process estimates them. Two waiters of different processes may be served in the other order if they arrive within the sum of the fastest round trips of the two processes, or within the difference of the nodes' clocks while one of the processes has answers from fewer nodes.",
-			"The clocks of the nodes must run at the same rate within 0.05 %, and agree within 1 s: a node whose clock differs has no vote, and none for restart_delay after a client has seen that. A step forward of less than 1 s, of a majority at the same time, or that no client notices before it is undone, ends leases early.",
-			"A node refuses clients of another set of nodes: give all clients the same hosts, or the same set parameter.",
-			"Simultaneous TryLock of several clients on a free key may refuse all of them.",
-			"A program without this library that takes the same key at a majority excludes and is excluded. Its release wakes no waiter; waiters notice it within a second.",
-			backend.CaveatClockRates, backend.CaveatSnapshot,
-		},
+// probe checks the settings of a node, and reads its clock and its marker.
+func (n *node) probe(ctx context.Context) (p probed, err error) {
+	p.sent = time.Now()
+	if p.found, err = n.Open(ctx); err == nil {
+		p.sent = time.Now()
+		p.life, err = n.Mark(ctx, quorum.Life{}, "")
+		n.s.clock.set(offsetOf(p.life.Now, p.sent))
 	}
-	if r.opt.durable {
-		c.Caveats = append(c.Caveats, "The nodes are declared durable: a node that restarts without data that it had acknowledged (appendfsync is not always, a snapshot is restored) grants a held lock again.")
-	}
-	found.Declare(&c)
-	return c
+	n.report(err, p.sent)
+	return p, err
+}
+
+// mark sets the markers of a new set. Its nodes vote at once.
+func (s *service) mark(ctx context.Context, all []reply[probed]) {
+	_, _ = each(ctx, s, noTTL, func(ctx context.Context, i int) (l quorum.Life, err error) {
+		if p := all[i].value; time.Since(p.sent) < freshMark {
+			l, err = s.nodes[i].Mark(ctx, p.life, marker{p.life.Run, s.opt.set, 0, 1000 * s.quarantine()}.String())
+		}
+		return l, err
+	}, allNodes[quorum.Life](s))
 }

@@ -6,24 +6,18 @@ import (
 
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
+	"github.com/interlock-go/lock/redislock/internal/quorum"
 )
 
 type options struct {
-	prefix        string
-	allowEviction bool
-	openTimeout   time.Duration
-	nodeTimeout   time.Duration
-	restartDelay  time.Duration
-	durable       bool
-	retention     time.Duration
-	set           string
+	quorum.Options
+	openTimeout, nodeTimeout, restartDelay time.Duration
+	set                                    string
 }
 
 func defaults() options {
-	return options{
-		prefix: protocol.DefaultPrefix, openTimeout: 10 * time.Second,
-		nodeTimeout: 500 * time.Millisecond, restartDelay: 5 * time.Minute, retention: backend.DefaultRetention,
-	}
+	of := quorum.Options{Prefix: protocol.DefaultPrefix, Retention: backend.DefaultRetention}
+	return options{of, 10 * time.Second, 500 * time.Millisecond, 5 * time.Minute, ""}
 }
 
 // Option changes what New does.
@@ -35,7 +29,7 @@ type Option func(*options) error
 // SET NX.
 func WithPrefix(prefix string) Option {
 	return func(o *options) error {
-		o.prefix = prefix
+		o.Prefix = prefix
 		return protocol.CheckPrefix(prefix)
 	}
 }
@@ -43,7 +37,7 @@ func WithPrefix(prefix string) Option {
 // WithEviction accepts nodes that may evict locks when their memory is full. Without
 // this option such a node is refused.
 func WithEviction() Option {
-	return func(o *options) error { o.allowEviction = true; return nil }
+	return func(o *options) error { o.AllowEviction = true; return nil }
 }
 
 // WithNodeTimeout sets how long one node may take to answer before the others decide
@@ -75,14 +69,14 @@ func WithRestartDelay(d time.Duration) Option {
 // appendonly yes and appendfsync always. Then a restart costs a node its vote only if the
 // node is empty. All clients that share locks must use the same setting.
 func WithDurableNodes() Option {
-	return func(o *options) error { o.durable = true; return nil }
+	return func(o *options) error { o.Durable = true; return nil }
 }
 
 // WithRetention sets how long the nodes keep the fence counter of a name after its last lease,
 // instead of a day; 0 keeps it for ever. All clients that share locks should use the same value.
 func WithRetention(d time.Duration) Option {
 	return func(o *options) error {
-		o.retention = d
+		o.Retention = d
 		return backend.CheckRetention(d)
 	}
 }

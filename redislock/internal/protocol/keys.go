@@ -1,5 +1,5 @@
-// Package protocol defines what the drivers redislock and redlock store on a Redis
-// server and exchange with it alike: keys, owner addresses, scripts and replies.
+// Package protocol defines what package redislock stores on a Redis server and exchanges
+// with it: keys, owner addresses, scripts and replies.
 package protocol
 
 import (
@@ -20,9 +20,6 @@ func (k Keys) Tombstone(owner string) string { return "{" + k.Lock + "}:x:" + ow
 
 // Channel returns the sharded channel of a process in the slot of the lock.
 func (k Keys) Channel(address string) string { return "{" + k.Lock + "}:@" + address }
-
-// Script returns the keys of a script that writes no tombstone.
-func (k Keys) Script() []string { return []string{k.Lock, k.Queue, k.Fence} }
 
 // Keys returns the keys of the lock of that name.
 func (p Process) Keys(name string) Keys {

@@ -40,6 +40,17 @@ func (p Process) ChannelPrefix() string {
 // Channel returns the channel of this process. In a cluster see Keys.Channel.
 func (p Process) Channel() string { return p.ChannelPrefix() + p.Address }
 
+// Released returns the channel on which a node of a Redlock announces that a lock is released.
+func (p Process) Released(lock string) string { return p.ChannelPrefix() + "r:" + lock }
+
+// Marker returns the key of the marker of a node of a Redlock. No lock has it: no lock has an empty name.
+func (p Process) Marker() string {
+	if p.Prefix == "" {
+		return "{}:born"
+	}
+	return "{" + p.Prefix + ":}:born"
+}
+
 // OwnerAddress returns the owner address of an attempt of this process.
 func (p Process) OwnerAddress(owner string) string { return owner + "@" + p.Address }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Statuses of replies of both drivers.
+// Statuses of replies.
 const (
 	No  = 0
 	Yes = 1

@@ -1,5 +1,4 @@
-// Package server sends requests to a Redis server or cluster for the drivers redislock
-// and redlock.
+// Package server sends requests to a Redis server or cluster for package redislock.
 package server
 
 import (
