@@ -21,12 +21,8 @@ var pending = append([]Pending{
 	{"memcached", relockCase, relockEffect},
 	{"nats", relockCase, relockEffect},
 	{"s3", relockCase, relockEffect},
-	{"etcd", fixedCase, fixedEffect},
 	{"zookeeper", fixedCase, fixedEffect},
-	{"etcd", readersCase, "of 10,000 readers of one client behind a writer some get errors, or their unlocks are not acknowledged"},
 	{"zookeeper", readersCase, "of 10,000 readers of one client many are not granted, and half of the leases are lost"},
-	{"etcd", "integration/etcd TestManyLeases", "20,000 leases of one client can all be lost at once, as the server falls behind"},
-	{"etcd", "integration/etcd TestGRPCProxy", "a lease of TTL 2 s through etcd's gRPC proxy is lost"},
 }, refusals("zookeeper", "file")...)
 
 const (

@@ -17,7 +17,6 @@
 //
 //	dial_timeout=5s        limit to connect, and to answer while opening
 //	namespace=             prepended to every key unescaped, such as /myapp/
-//	queue_view=32          see [WithQueueView]
 //	tls=false              TLS with etcd://
 //	tls_ca, tls_cert, tls_key, tls_server_name     file names of PEM, and a host name
 //
@@ -33,9 +32,9 @@
 // is possible. A fencing token protects from it.
 //
 // The servers grant in the order of arrival, also after failures. An uncontended lock
-// and an unlock take one round trip each, after the lease was granted. A hand-off takes
-// one while at most 32 processes contend for the key; see [WithQueueView]. A reader is one
-// round trip beside other readers; permits are one of a free lock, and two otherwise.
+// and an unlock take one round trip each, after the lease was granted; so do a reader beside
+// readers, and permits of a free lock. After an unlock the next waiter has the lock with an
+// event, after one round trip, however many wait.
 //
 // The fencing token is the revision that created the key of the holder. It rises over
 // all events but the restore of a snapshot. With [Backend.OwnerCmp] etcd checks the
@@ -46,25 +45,29 @@
 // The lock with name N is a folder with one key for the holder and one for each
 // waiter. All keys are under leases, so they end with the process that put them:
 //
-//	prefix/N/lease-owner          metadata; the oldest key is that of the holder
-//	prefix/N/%r-lease-owner       a reader
-//	prefix/N/%p10-2-lease-owner   2 permits of 10
-//	prefix/%x/lease-owner         tombstone: refuses late requests of an abandoned attempt
+//	prefix/N/lease-owner               metadata; the oldest key is that of the holder
+//	prefix/N/%r-lease-owner            a reader
+//	prefix/N/%p10-2-lease-owner        2 permits of 10
+//	prefix/%s/lease                    marker of a session
 //
 // A shared key holds the lock as soon as there is no exclusive one before it and the weights
 // before it leave enough of the capacity. The value of a holder of permits begins with a line
-// of its slots, that of a writer that has become a reader with the line "read". The lease has 16 hexadecimal digits, the owner id 32. In prefix and N a slash, a
-// percent sign, a space and control characters are percent-encoded.
+// of its slots, that of a writer that has become a reader with the line "read". The lease has 16
+// hexadecimal digits, the owner id 32. In prefix and N a slash, a percent sign, a space and
+// control characters are percent-encoded.
 //
 // Every other key in the folder is an exclusive place in the queue too, unless its name begins
-// with "%r-". So a Mutex of package
-// concurrency with the prefix "lock/N", or "etcdctl lock lock/N", shares the lock in
-// the same order.
+// with "%r-". So a Mutex of package concurrency with the prefix "lock/N", or
+// "etcdctl lock lock/N", shares the lock in the same order.
 //
 // All locks with the same TTL share a lease. The driver sends one keep-alive request
-// every third of the TTL. If the lease ends, all its grants are lost. The driver counts
+// every eighth of the TTL. If the lease ends, all its grants are lost. The driver counts
 // the lease from before each answered request, so holders learn of the end before the
 // servers grant to others. Lease.Extend cannot exceed the TTL of the lock.
+//
+// The process watches the marker, and no key that it holds. Break writes the owners of broken
+// grants into it. A request to acquire requires the revision of the marker, so that putting it
+// makes the servers refuse earlier requests that had no answer.
 //
 // # Permissions
 //

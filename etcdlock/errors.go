@@ -16,17 +16,17 @@ import (
 
 // readError adds the servers and the cause to the error of a request that changes
 // nothing. ctx is the context of the caller.
-func (b *Backend) readError(ctx context.Context, err error) error {
+func (s *service) readError(ctx context.Context, err error) error {
 	switch {
-	case b.ctx.Err() != nil:
+	case s.life.Context().Err() != nil:
 		if end := contextError(ctx); end != nil && !errors.Is(err, end) {
 			err = fmt.Errorf("%w: %w", err, end)
 		}
 		return fmt.Errorf("%w: %w", backend.ErrClosed, err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		err = fmt.Errorf("%w for the keys under %q (see Permissions in the documentation of package etcdlock)", err, b.root)
+		err = fmt.Errorf("%w for the keys under %q (see Permissions in the documentation of package etcdlock)", err, s.root)
 	}
-	return serverError(ctx, b.client.Endpoints(), err)
+	return serverError(ctx, s.client.Endpoints(), err)
 }
 
 // errTooSlow is the error of a request that a limit of the driver ended. It is no
@@ -57,11 +57,11 @@ func serverError(ctx context.Context, servers []string, err error) error {
 
 // writeError is readError for a request that changes something. The error is marked as
 // NotExecuted if that is certain, and else as Uncertain.
-func (b *Backend) writeError(ctx context.Context, err error) error {
+func (s *service) writeError(ctx context.Context, err error) error {
 	if notExecuted(err) {
-		return backend.NotExecuted(b.readError(ctx, err))
+		return backend.NotExecuted(s.readError(ctx, err))
 	}
-	return backend.Uncertain(b.readError(ctx, err))
+	return backend.Uncertain(s.readError(ctx, err))
 }
 
 // notExecuted reports whether the server refused the request, or whether there was no

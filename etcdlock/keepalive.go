@@ -10,258 +10,173 @@ import (
 	"google.golang.org/grpc"
 )
 
-// renewIfDue sends a keep-alive if none was answered in the last third of the TTL, and
-// returns the time until the next call.
-func (s *session) renewIfDue() time.Duration {
-	ttl := s.ttl()
-	if left := time.Until(s.until(ttl / 3)); left > ttl/60 {
-		return left // the renewal of a grant has sent one
+// keepAlive sends keep-alives until the session has ended. If there is no answer it sends another one by turns on a
+// second stream, which asks the next server of the client: a server that is cut off may accept requests and not answer.
+// An answer may also take long on its way: etcd's gRPC proxy answers when its own next keep-alive was answered. So no
+// answer is given up, and a request of another kind finds out whether the connection is dead.
+func (ss *session) keepAlive() {
+	silence := ss.ttl / 12
+	if ss.s.client.Username != "" {
+		silence *= 2 // a second stream costs an authentication
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, ttl/4)
-	defer cancel()
-	if s.refresh(ctx, 0) != nil {
-		return ttl / 12
-	}
-	return ttl / 3
-}
-
-// refresh sends a keep-alive, unless one of less than maxAge ago was answered. It
-// returns the cause if the session has ended.
-func (s *session) refresh(ctx context.Context, maxAge time.Duration) error {
-	select {
-	case s.renewing <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.renewing }()
-	if cause, _ := s.ended(); cause != nil {
-		return cause
-	}
-	if time.Until(s.until(maxAge)) > 0 {
-		return nil
-	}
-	sent := time.Now()
-	secondAfter := s.ttl() / 12
-	if s.b.client.Username != "" {
-		secondAfter *= 2 // a second stream costs an authentication
-	}
-	ttl, err := s.b.keepAlive(ctx, s.id, secondAfter)
-	if err != nil {
-		s.b.conns.unanswered(ctx, sent)
-		return err
-	}
-	if ttl <= 0 {
-		s.endAsGone()
-		cause, _ := s.ended()
-		return cause
-	}
-	s.extend(sent, ttl)
-	return nil
-}
-
-// keepAlive makes one round trip and returns the TTL, zero if the servers do not know the
-// lease. It uses the stream of the backend. If there is no answer after secondAfter, or the
-// stream fails, it also asks the next server of the client by a new stream: a server that is
-// cut off may accept requests and not answer.
-func (b *Backend) keepAlive(ctx context.Context, id clientv3.LeaseID, secondAfter time.Duration) (int64, error) {
-	var requests sync.WaitGroup
-	defer requests.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type answer struct {
-		ttl int64
-		err error
-	}
-	answers := make(chan answer, 2)
-	ask := func(open func(context.Context) (*leaseStream, error)) {
-		requests.Go(func() {
-			var a answer
-			s, err := open(ctx)
-			if a.err = err; err == nil {
-				a.ttl, a.err = s.keepAlive(ctx, id)
-				b.keepStream(s, a.err == nil)
-			}
-			answers <- a
-		})
-	}
-	ask(b.leaseStream)
-	timer := time.NewTimer(secondAfter)
-	defer timer.Stop()
-	for asked, open := 1, 1; ; {
+	next := time.NewTimer(ss.ttl / 8)
+	defer next.Stop()
+	for silent := 0; ; {
+		wait := ss.ttl / 8
+		if silent > 0 {
+			wait = 0
+		}
+		next.Reset(wait)
 		select {
-		case a := <-answers:
-			if open--; a.err == nil || open == 0 && (asked == 2 || ctx.Err() != nil) {
-				return a.ttl, clientv3.ContextError(ctx, a.err)
-			}
-		case <-timer.C:
+		case <-next.C:
+		case <-ss.kick:
+		case <-ss.done:
+			return
+		case <-ss.s.life.Context().Done():
+			return
 		}
-		if asked == 1 {
-			asked, open = 2, open+1
-			ask(b.anotherStream)
+		ss.mu.Lock()
+		news := ss.news
+		ss.mu.Unlock()
+		ss.s.keeper.send(ss, silent%2)
+		next.Reset(silence)
+		select {
+		case <-news:
+			silent = 0
+		case <-next.C:
+			if silent++; silent == 2 {
+				ss.s.life.Go(ss.probe)
+			}
+		case <-ss.done:
+			return
 		}
 	}
 }
 
-// A leaseStream is a stream of keep-alives of any leases. The servers authenticate the user
-// of each new stream, which costs them a hash of the password and a proposal, so a backend
-// keeps one stream until it fails.
+// probe makes a request, of which connections notice whether they are dead.
+func (ss *session) probe() {
+	ctx, cancel := context.WithTimeout(ss.s.life.Context(), ss.ttl/4)
+	defer cancel()
+	if r, err := ss.s.client.TimeToLive(ctx, ss.id); err == nil && r.TTL < 0 {
+		ss.end(ss.gone(), true)
+	}
+}
+
+// keeper has the streams of keep-alives. The servers authenticate the user of each new stream, which costs them a hash
+// of the password and a proposal, so it keeps one stream until that fails.
+type keeper struct {
+	s *service
+
+	mu      sync.Mutex      // guards the fields below
+	streams [2]*leaseStream // the second is tried when the first is silent
+	opening [2]bool
+}
+
+// leaseStream is a stream of keep-alives of any leases.
 type leaseStream struct {
 	stream etcdserverpb.Lease_LeaseKeepAliveClient
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when err is set
 
-	mu      sync.Mutex // guards the fields below, and stream.Send
-	waiting map[int64][]chan int64
-	err     error
+	mu      sync.Mutex // guards waiting, and stream.Send
+	waiting map[clientv3.LeaseID][]sent
 }
 
-// leaseStream returns the stream of the backend, and opens it if there is none.
-func (b *Backend) leaseStream(ctx context.Context) (*leaseStream, error) {
-	return b.openStream(ctx, b.opening, b.currentStream)
+// sent is a request without an answer.
+type sent struct {
+	session *session
+	at      time.Time
 }
 
-// currentStream returns the stream of the backend, nil if there is none that works.
-func (b *Backend) currentStream() *leaseStream {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stream == nil {
-		return nil
-	}
-	select {
-	case <-b.stream.ended:
-		return nil
-	default:
-		return b.stream
-	}
-}
-
-// anotherStream opens a stream beside that of the backend.
-func (b *Backend) anotherStream(ctx context.Context) (*leaseStream, error) {
-	return b.openStream(ctx, b.openingOther, func() *leaseStream { return nil })
-}
-
-// openStream returns the result of existing, or else a new stream. A slow opening goes on
-// after the end of ctx, for the next request: to authenticate again would make a busy
-// server slower. opening has capacity 1.
-func (b *Backend) openStream(ctx context.Context, opening chan struct{}, existing func() *leaseStream) (*leaseStream, error) {
-	select {
-	case opening <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if s := existing(); s != nil {
-		<-opening
-		return s, nil
-	}
-	type result struct {
-		s   *leaseStream
-		err error
-	}
-	opened := make(chan result)
-	b.wg.Add(1) // Close still waits for the caller
-	go func() {
-		defer b.wg.Done()
-		s, err := b.newLeaseStream()
-		if err == nil && b.currentStream() == nil {
-			b.keepStream(s, true)
+// send sends a keep-alive on one of the streams, and opens that if there is none.
+func (k *keeper) send(ss *session, which int) {
+	k.mu.Lock()
+	st, opening := k.streams[which], k.opening[which]
+	k.opening[which] = opening || st == nil
+	k.mu.Unlock()
+	switch {
+	case st != nil:
+		st.send(ss)
+	case !opening:
+		if !k.s.life.Go(func() { k.open(ss, which) }) {
+			return
 		}
-		select {
-		case opened <- result{s, err}:
-		case <-ctx.Done():
-			if err == nil {
-				b.keepStream(s, true)
-			}
-		}
-		<-opening
-		if err == nil {
-			s.receive()
-		}
-	}()
-	select {
-	case r := <-opened:
-		return r.s, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }
 
-// newLeaseStream opens a stream, which ends with the backend.
-func (b *Backend) newLeaseStream() (*leaseStream, error) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(b.ctx))
-	slow := time.AfterFunc(b.opt.openTimeout, cancel)
-	stream, err := etcdserverpb.NewLeaseClient(b.client.ActiveConnection()).LeaseKeepAlive(ctx, grpc.WaitForReady(true))
-	if !slow.Stop() && err == nil {
-		err = errTooSlow
+// open opens a stream, sends a keep-alive of the session that asked for it, and receives answers until the stream fails.
+// A slow opening goes on, for the next request: to authenticate again would make a busy server slower.
+func (k *keeper) open(ss *session, which int) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(k.s.life.Context()))
+	defer cancel()
+	slow := time.AfterFunc(k.s.opt.openTimeout, cancel)
+	stream, err := etcdserverpb.NewLeaseClient(k.s.client.ActiveConnection()).LeaseKeepAlive(ctx, grpc.WaitForReady(true))
+	slow.Stop()
+	st := &leaseStream{stream: stream, cancel: cancel, waiting: map[clientv3.LeaseID][]sent{}}
+	k.mu.Lock()
+	k.opening[which] = false
+	if err == nil {
+		k.streams[which] = st
 	}
+	k.mu.Unlock()
 	if err != nil {
-		cancel()
-		return nil, err
+		return
 	}
-	return &leaseStream{stream: stream, cancel: cancel, ended: make(chan struct{}), waiting: map[int64][]chan int64{}}, nil
+	st.send(ss)
+	k.receive(st)
 }
 
-// keepStream makes s the stream of the backend if it has answered. Else it ends s, unless
-// it is the stream of the backend.
-func (b *Backend) keepStream(s *leaseStream, answered bool) {
-	b.mu.Lock()
-	other := s
-	if answered {
-		other, b.stream = b.stream, s
+func (st *leaseStream) send(ss *session) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.waiting[ss.id] = append(st.waiting[ss.id], sent{ss, time.Now()})
+	_ = st.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(ss.id)}) // receive gets the error
+}
+
+// receive passes the answers on, until the stream fails. The answers of a lease are in the order of its requests: a late
+// answer must not be taken for that of a later request.
+func (k *keeper) receive(st *leaseStream) {
+	for {
+		r, err := st.stream.Recv()
+		if err != nil {
+			k.drop(st)
+			return
+		}
+		st.mu.Lock()
+		id := clientv3.LeaseID(r.ID)
+		w := st.waiting[id]
+		if len(w) > 1 {
+			st.waiting[id] = w[1:]
+		} else {
+			delete(st.waiting, id)
+		}
+		st.mu.Unlock()
+		if len(w) > 0 {
+			k.keep(st)
+			w[0].session.answered(w[0].at, r.TTL)
+		}
 	}
-	current := b.stream
-	b.mu.Unlock()
-	if other != nil && other != current {
+}
+
+// keep makes a stream that answers the only one.
+func (k *keeper) keep(st *leaseStream) {
+	k.mu.Lock()
+	other := k.streams[0]
+	if st == other {
+		other = k.streams[1]
+	}
+	k.streams = [2]*leaseStream{st}
+	k.mu.Unlock()
+	if other != nil {
 		other.cancel()
 	}
 }
 
-// keepAlive makes one round trip.
-func (s *leaseStream) keepAlive(ctx context.Context, id clientv3.LeaseID) (int64, error) {
-	answer := make(chan int64, 1)
-	s.mu.Lock()
-	s.waiting[int64(id)] = append(s.waiting[int64(id)], answer)
-	err := s.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)})
-	s.mu.Unlock()
-	if err != nil {
-		<-s.ended // receive returns the reason
-		return 0, s.failure()
-	}
-	select {
-	case ttl := <-answer:
-		return ttl, nil
-	case <-s.ended:
-		return 0, s.failure()
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}
-
-// receive passes the answers on, until the stream fails. The answers of a lease are in the
-// order of its requests: a late answer must not be taken for that of a later request.
-func (s *leaseStream) receive() {
-	defer s.cancel()
-	for {
-		r, err := s.stream.Recv()
-		s.mu.Lock()
-		if err != nil {
-			s.err = err
-			s.mu.Unlock()
-			close(s.ended)
-			return
+func (k *keeper) drop(st *leaseStream) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range k.streams {
+		if k.streams[i] == st {
+			k.streams[i] = nil
 		}
-		if w := s.waiting[r.ID]; len(w) > 1 {
-			s.waiting[r.ID] = w[1:]
-			w[0] <- r.TTL
-		} else if len(w) == 1 {
-			delete(s.waiting, r.ID)
-			w[0] <- r.TTL
-		}
-		s.mu.Unlock()
 	}
-}
-
-func (s *leaseStream) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
 }

@@ -14,9 +14,9 @@ import (
 // DefaultPrefix is the first part of every key, unless WithPrefix sets another.
 const DefaultPrefix = "lock"
 
-// tombstones is the folder of attempts that must not succeed any more. It is not the
-// folder of a lock: in an escaped name two digits follow a percent sign.
-const tombstones = "%x"
+// markers is the folder of the markers of sessions. It is not the folder of a lock: in an escaped name two digits
+// follow a percent sign.
+const markers = "%s"
 
 // escape is injective, and its result has no slash, so no folder is inside another.
 // Spaces and control characters are escaped so that the output of etcdctl is readable.
@@ -42,13 +42,13 @@ func unescape(s string) (string, bool) {
 // Folder returns the prefix of the keys of the holder and the waiters of a lock.
 func Folder(prefix, name string) string { return escape(prefix) + "/" + escape(name) + "/" }
 
-// A place is a key of ours in the folder of a lock. The key has the share in its name, so
+// A name is that of a key of ours in the folder of a lock. The key has the share in its name, so
 // that a transaction can compare all keys of a share as a range:
 //
 //	lease-owner                  exclusive, also after a downgrade
 //	%r-lease-owner               a reader
 //	%pcapacity-weight-lease-owner     permits
-type place struct {
+type name struct {
 	share backend.Share
 	lease clientv3.LeaseID
 	owner string
@@ -64,34 +64,34 @@ const (
 func permitsOf(capacity int) string { return permits + strconv.Itoa(capacity) + "-" }
 
 // String returns the part of the key after its folder.
-func (p place) String() string {
-	s := fmt.Sprintf("%016x-%s", uint64(p.lease), p.owner)
+func (n name) String() string {
+	s := fmt.Sprintf("%016x-%s", uint64(n.lease), n.owner)
 	switch {
-	case p.share.Exclusive():
+	case n.share.Exclusive():
 		return s
-	case p.share.Capacity == 0:
+	case n.share.Capacity == 0:
 		return readers + s
 	}
-	return permitsOf(p.share.Capacity) + strconv.Itoa(p.share.Weight) + "-" + s
+	return permitsOf(n.share.Capacity) + strconv.Itoa(n.share.Weight) + "-" + s
 }
 
-// parsePlace is the reverse of String. It returns false for the key of another program.
-func parsePlace(s string) (p place, ok bool) {
+// parseName is the reverse of String. It returns false for the key of another program.
+func parseName(s string) (n name, ok bool) {
 	rest := s
 	if of, ok := strings.CutPrefix(s, readers); ok {
-		rest, p.share = of, backend.Reader
+		rest, n.share = of, backend.Reader
 	} else if of, ok := strings.CutPrefix(s, permits); ok {
 		capacity, of, _ := strings.Cut(of, "-")
 		weight, of, _ := strings.Cut(of, "-")
-		p.share.Capacity, _ = strconv.Atoi(capacity)
-		p.share.Weight, _ = strconv.Atoi(weight)
+		n.share.Capacity, _ = strconv.Atoi(capacity)
+		n.share.Weight, _ = strconv.Atoi(weight)
 		rest = of
 	}
 	lease, owner, ok := strings.Cut(rest, "-")
 	id, err := strconv.ParseUint(lease, 16, 64)
-	p.lease, p.owner = clientv3.LeaseID(id), owner
-	ok = ok && err == nil && len(owner) == 32 && isHex(owner) && p.share.Validate() == nil && p.String() == s
-	return p, ok
+	n.lease, n.owner = clientv3.LeaseID(id), owner
+	ok = ok && err == nil && len(owner) == 32 && isHex(owner) && n.share.Validate() == nil && n.String() == s
+	return n, ok
 }
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
@@ -107,11 +107,7 @@ func splitKey(root, key string) (name, rest string, ok bool) {
 	return name, rest, ok && len(name) <= backend.MaxName
 }
 
-func (b *Backend) folder(name string) string { return b.root + escape(name) + "/" }
-
-func (b *Backend) tombstone(lease clientv3.LeaseID, owner string) string {
-	return b.root + tombstones + "/" + place{lease: lease, owner: owner}.String()
-}
+func (s *service) folder(name string) string { return s.root + escape(name) + "/" }
 
 func checkPrefix(prefix string) error {
 	if prefix == "" || len(prefix) > 200 {

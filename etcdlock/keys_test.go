@@ -31,23 +31,23 @@ func TestFoldersAreApart(t *testing.T) {
 	}
 }
 
-func TestPlaces(t *testing.T) {
+func TestNames(t *testing.T) {
 	owner := strings.Repeat("0f", 16)
 	for _, share := range []backend.Share{{}, backend.Reader, {Weight: 2, Capacity: 10}} {
-		in := place{share, 0x694d, owner}
+		in := name{share, 0x694d, owner}
 		p := in.String()
-		if out, ok := parsePlace(p); !ok || out != in {
+		if out, ok := parseName(p); !ok || out != in {
 			t.Errorf("%q: %+v, %v", p, out, ok)
 		}
 		for _, s := range []string{"", "694d", p + "0", p[1:], strings.ToUpper(p), strings.Replace(p, "-", "_", 1), "%r" + p, "%p" + p, "%p010-2-" + p, "%p10-11-" + p, "%p0-1-" + p} {
-			if out, ok := parsePlace(s); ok {
+			if out, ok := parseName(s); ok {
 				t.Errorf("%q was taken for ours: %+v", s, out)
 			}
 		}
 	}
-	p := place{lease: 0x694d, owner: owner}.String()
-	if _, _, ok := splitKey("lock/", "lock/"+tombstones+"/"+p); ok {
-		t.Error("a tombstone was taken for a lock")
+	p := name{lease: 0x694d, owner: owner}.String()
+	if _, _, ok := splitKey("lock/", "lock/"+markers+"/"+p); ok {
+		t.Error("a marker was taken for a lock")
 	}
 }
 
@@ -58,7 +58,7 @@ func FuzzEscape(f *testing.F) {
 		if back, ok := unescape(ea); !ok || back != a {
 			t.Fatalf("%q: %q back to %q, %v", a, ea, back, ok)
 		}
-		if (a == b) != (ea == escape(b)) || strings.Contains(ea, "/") || ea == tombstones {
+		if (a == b) != (ea == escape(b)) || strings.Contains(ea, "/") || ea == markers {
 			t.Fatalf("%q and %q: %q", a, b, ea)
 		}
 		if raw, ok := unescape(a); ok && escape(raw) != a {

@@ -25,7 +25,7 @@ func TestManyAtOnce(t *testing.T) {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
 	b := intercepted(t, intercept)
-	const attempts = 2 * maxAcquiring
+	const attempts = 2 * maxAsking
 	var all sync.WaitGroup
 	for i := range attempts {
 		all.Go(func() {
@@ -34,12 +34,12 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
-	for range maxAcquiring {
+	for range maxAsking {
 		<-arrived
 	}
 	select {
 	case <-arrived:
-		t.Errorf("more than %d requests are sent at once", maxAcquiring)
+		t.Errorf("more than %d requests are sent at once", maxAsking)
 		goOn <- struct{}{}
 	case <-time.After(200 * time.Millisecond): // a request that is sent later is not noticed
 	}
@@ -59,8 +59,8 @@ func TestNoPlaceIsNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range cap(b.acquiring) {
-		b.acquiring <- struct{}{}
+	for range cap(b.svc.asking) {
+		b.svc.asking <- struct{}{}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -70,13 +70,13 @@ func TestNoPlaceIsNotSent(t *testing.T) {
 			t.Errorf("%s: want the deadline and a known outcome, got %v", name, err)
 		}
 	}
-	if n := len(b.attempts); n != 1 {
-		t.Errorf("want the holder's attempt alone, got %d", n)
+	if _, known := b.Place(req.Owner); known {
+		t.Error("the attempt stays known")
 	}
 	if err := g.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for range cap(b.acquiring) {
-		<-b.acquiring
+	for range cap(b.svc.asking) {
+		<-b.svc.asking
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/places"
 	"github.com/interlock-go/lock/backend/tlsurl"
 )
 
@@ -22,19 +23,15 @@ func init() {
 	backend.Register("etcds", Open)
 }
 
-const (
-	defaultPort  = "2379"
-	maxQueueView = 10000
-)
+const defaultPort = "2379"
 
 type options struct {
 	prefix      string
-	queueView   int           // contending processes up to which waiters watch the whole queue
 	openTimeout time.Duration // of opening, and of single requests in the background
 }
 
 func defaults() options {
-	return options{prefix: DefaultPrefix, queueView: 32, openTimeout: 5 * time.Second}
+	return options{prefix: DefaultPrefix, openTimeout: 5 * time.Second}
 }
 
 // Option changes what New does.
@@ -47,21 +44,6 @@ func WithPrefix(prefix string) Option {
 	return func(o *options) error {
 		o.prefix = prefix
 		return checkPrefix(prefix)
-	}
-}
-
-// WithQueueView sets the number of contending processes up to which a waiter watches
-// the whole queue of its lock; the default is 32. A hand-off takes one round trip then,
-// and each waiting process receives two events. With more processes a waiter watches its
-// predecessor. A hand-off takes two round trips then, and one process receives an event.
-// Readers and permits that wait always watch the whole queue.
-func WithQueueView(processes int) Option {
-	return func(o *options) error {
-		if processes < 0 || processes > maxQueueView {
-			return backend.Invalid("processes that follow a queue", processes, "0 to 10000")
-		}
-		o.queueView = processes
-		return nil
 	}
 }
 
@@ -83,19 +65,22 @@ func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, er
 	if client == nil {
 		return nil, backend.Invalid("client", "nil", "a *clientv3.Client")
 	}
-	b := &Backend{
-		client: client, opt: o, root: escape(o.prefix) + "/",
-		sessions: map[int64]*session{}, expired: map[*session]struct{}{},
-		attempts: map[string]*attempt{}, views: map[string]*view{},
-		opening: make(chan struct{}, 1), openingOther: make(chan struct{}, 1), counting: make(chan struct{}, 1),
-		acquiring: make(chan struct{}, maxAcquiring),
+	s := &service{
+		client: client, opt: o, root: escape(o.prefix) + "/", asking: make(chan struct{}, maxAsking),
+		removing: make(chan struct{}, maxAsking),
+		sessions: map[clientv3.LeaseID]*session{},
 	}
-	b.ctx, b.stop = context.WithCancel(context.Background())
+	s.keeper.s = s
+	b := &Backend{places.New(s, places.Config{
+		SessionTTL:     func(ttl time.Duration) time.Duration { return time.Duration(wholeSeconds(ttl)) * time.Second },
+		RequestTimeout: o.openTimeout,
+	}), s}
+	s.life, s.events = b.Life(), b
 	limited, cancel := context.WithTimeout(ctx, o.openTimeout)
 	defer cancel()
-	if err := b.probe(limited); err != nil {
-		err = b.readError(ctx, err)
-		b.stop()
+	if err := s.probe(limited); err != nil {
+		err = s.readError(ctx, err)
+		s.life.Stop()
 		return nil, err
 	}
 	return b, nil
@@ -103,28 +88,28 @@ func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, er
 
 // probe sets minTTL. Servers raise a TTL that is shorter than a few election timeouts
 // without an error.
-func (b *Backend) probe(ctx context.Context) error {
-	if _, err := b.client.Get(ctx, b.root, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithCountOnly()); err != nil {
-		if cause := b.connectionError(); cause != nil {
+func (s *service) probe(ctx context.Context) error {
+	if _, err := s.client.Get(ctx, s.root, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithCountOnly()); err != nil {
+		if cause := s.connectionError(); cause != nil {
 			return cause
 		}
 		return err
 	}
-	l, err := b.client.Grant(ctx, 1)
+	l, err := s.client.Grant(ctx, 1)
 	if err != nil {
 		return err
 	}
-	_, _ = b.client.Revoke(ctx, l.ID) // it expires soon anyway
-	b.minTTL = time.Duration(l.TTL) * time.Second
+	_, _ = s.client.Revoke(ctx, l.ID) // it expires soon anyway
+	s.minTTL = time.Duration(l.TTL) * time.Second
 	return nil
 }
 
 // connectionError returns the reason why there is no connection, or nil if there is
 // one. The client repeats a read until its deadline, and returns the deadline only.
-func (b *Backend) connectionError() error {
+func (s *service) connectionError() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_, err := etcdserverpb.NewLeaseClient(b.client.ActiveConnection()).LeaseKeepAlive(ctx) // not repeated
+	_, err := etcdserverpb.NewLeaseClient(s.client.ActiveConnection()).LeaseKeepAlive(ctx) // not repeated
 	if disconnected(err) {
 		return err
 	}
@@ -154,7 +139,7 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 		_ = client.Close() // err is the cause
 		return nil, err
 	}
-	b.ownsClient, b.conns = true, conns
+	b.svc.ownsClient, b.svc.conns = true, conns
 	return b, nil
 }
 
@@ -162,7 +147,6 @@ func parse(u *backend.URL) (settings, error) {
 	p := u.Params
 	s := settings{options: defaults()}
 	s.openTimeout = p.Duration("dial_timeout", s.openTimeout)
-	s.queueView = p.Int("queue_view", s.queueView, 0, maxQueueView)
 	s.namespace = p.String("namespace", "")
 	secure := p.Bool("tls", u.Scheme == "etcds")
 	files := tlsurl.Read(p)

@@ -31,7 +31,6 @@ func TestURLErrors(t *testing.T) {
 	for url, want := range map[string]string{
 		"etcd:///p":                             "URL hosts",
 		"etcd://h/?dial_timeout=0":              "dial_timeout",
-		"etcd://h?queue_view=-1":                "queue_view",
 		"etcd://h?prefix=x":                     "unknown",
 		"etcd://h?tls_ca=x":                     "need etcds://",
 		"etcds://h?tls=false":                   "parameter tls",

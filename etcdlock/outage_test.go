@@ -22,9 +22,9 @@ import (
 // network loses the transactions of a client, or their replies.
 type network struct {
 	mu   sync.Mutex
-	lose string               // "", "request" or "reply"
-	errs []error              // replies to the next transactions, which are not executed
-	late func() (bool, error) // executes the last request that was lost, and returns whether its conditions were true
+	lose string         // "", "request", "request once" or "reply"
+	errs []error        // replies to the next transactions, which are not executed
+	last []func() error // execute the requests that were lost
 }
 
 func (n *network) set(lose string) {
@@ -54,20 +54,35 @@ func (n *network) intercept(ctx context.Context, method string, req, reply any, 
 		n.mu.Unlock()
 		return err
 	}
-	if lose == "request" {
-		n.late = func() (bool, error) {
+	once := lose == "request once"
+	if lose == "request" || once {
+		n.last = append(n.last, func() error {
 			var r etcdserverpb.TxnResponse
-			err := invoke(context.WithoutCancel(ctx), method, req, &r, cc, opts...)
-			return r.Succeeded, err
-		}
+			return invoke(context.WithoutCancel(ctx), method, req, &r, cc, opts...)
+		})
+	}
+	if once {
+		n.lose = ""
 	}
 	n.mu.Unlock()
-	if lose != "request" {
+	if lose == "reply" || lose == "" {
 		if err := invoke(ctx, method, req, reply, cc, opts...); err != nil || lose == "" {
 			return err
 		}
 	}
 	return status.Error(codes.Unavailable, "the connection was lost")
+}
+
+// late executes the requests that were lost.
+func (n *network) late() (err error) {
+	n.mu.Lock()
+	last := n.last
+	n.last = nil
+	n.mu.Unlock()
+	for _, f := range last {
+		err = errors.Join(err, f())
+	}
+	return err
 }
 
 func lossy(t *testing.T) (*Backend, *network) {
@@ -129,7 +144,7 @@ func TestUnavailableServers(t *testing.T) {
 // limit of the driver and the deadline of the caller.
 func TestUnavailableForLong(t *testing.T) {
 	b, n := lossy(t)
-	b.opt.openTimeout = 100 * time.Millisecond
+	b.svc.opt.openTimeout = 100 * time.Millisecond
 	const many = 1000
 	fails := func(what string, ctx context.Context, want ...error) {
 		t.Helper()
@@ -149,7 +164,7 @@ func TestUnavailableForLong(t *testing.T) {
 	}
 	n.answer(rpctypes.ErrGRPCNoLeader, many)
 	fails("no leader", t.Context(), backend.ErrUncertain, rpctypes.ErrNoLeader)
-	b.opt.openTimeout = time.Hour
+	b.svc.opt.openTimeout = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	n.answer(rpctypes.ErrGRPCNoLeader, many)

@@ -157,13 +157,47 @@ func request(key string, ttl time.Duration) backend.Request {
 	return backend.Request{Key: key, Owner: hex.EncodeToString(id[:]), TTL: ttl, Metadata: "test"}
 }
 
-func try(t testing.TB, b *Backend, req backend.Request) *grant {
+// held is a grant with what it is of.
+type held struct {
+	backend.Grant
+	key string // at the servers
+}
+
+func (h *held) Slots() []int { return h.Grant.(backend.SlotHolder).Slots() }
+
+func (h *held) Downgrade(ctx context.Context) error {
+	return h.Grant.(backend.Downgrader).Downgrade(ctx)
+}
+
+func try(t testing.TB, b *Backend, req backend.Request) *held {
 	t.Helper()
 	g, err := b.TryAcquire(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.(*grant)
+	return heldBy(b, req, g)
+}
+
+func heldBy(b *Backend, req backend.Request, g backend.Grant) *held {
+	p, _ := b.Place(req.Owner)
+	return &held{g, p.ID}
+}
+
+func requestShare(key string, weight, capacity int) backend.Request {
+	req := request(key, time.Minute)
+	req.Share = backend.Share{Weight: weight, Capacity: capacity}
+	return req
+}
+
+func reader(key string) backend.Request { return requestShare(key, 1, 0) }
+
+func inspect(t *testing.T, b *Backend, key string) backend.Info {
+	t.Helper()
+	i, err := b.Inspect(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
 }
 
 // outcome is the result of an Acquire in another goroutine.
@@ -221,16 +255,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}
-	}
-}
-
-func free(t *testing.T, b *Backend, key string) func() bool {
-	return func() bool {
-		i, err := b.Inspect(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return i.Holder == nil
 	}
 }
 

@@ -4,267 +4,263 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/places"
 )
 
-const (
-	maxTTL           = backend.MaxTTL // the servers accept up to 9,000,000,000 s
-	leaseIdleTimeout = time.Minute    // a lease unused for that long and for its TTL is given up
-)
-
-// A session is the lease that all attempts with one TTL share. Its clock counts how long
-// the servers certainly keep the lease, from before each request that they answered.
+// session is a lease. Its clock counts how long the servers certainly keep the lease, from before each request that they
+// answered. It ends when the servers do not know the lease, or when its clock runs out. Then it revokes the lease: the
+// servers may have extended it by requests whose replies were lost.
 //
-// A session ends when the servers do not know its lease (gone), when its clock runs out,
-// or when it was idle. Its grants are lost then. If the lease is not gone the session
-// revokes it: the servers may have extended it by requests whose replies were lost.
+// The marker is a key under the lease, which the process watches: it ends with the lease, and Break writes into it whose
+// grants were broken. Its revision is the epoch of the session. A request that puts a place requires the epoch in which
+// it was sent. Putting the marker begins another one, so the servers refuse all earlier requests whose outcome is not
+// known.
 type session struct {
-	b       *Backend
-	seconds int64 // the TTL asked for
+	s      *service
+	id     clientv3.LeaseID
+	marker string
+	ttl    time.Duration // that the servers granted
+	epoch  atomic.Int64  // the greatest that is known
+	kick   chan struct{} // capacity 1: a keep-alive is to be sent now
+	done   chan struct{}
 
-	ctx    context.Context // ends with the session and with Close
-	cancel context.CancelFunc
-
-	ready chan struct{}    // closed when id or err is set
-	id    clientv3.LeaseID // zero before; written under Backend.mu
-	err   error
-
-	users    int // attempts and calls that use the lease; guarded by Backend.mu
-	lastUsed time.Time
-
-	renewing chan struct{} // capacity 1: keep-alives do not overlap
-
-	mu      sync.Mutex // guards the fields below
-	sent    time.Time  // of the last request that was answered
-	granted time.Duration
-	clock   *time.Timer
-	cause   error // why the session ended
-	gone    bool  // the servers have deleted the lease and its keys
-	grants  map[*grant]struct{}
+	mu    sync.Mutex // guards the fields below
+	sent  time.Time  // of the last request that was answered
+	clock *time.Timer
+	news  chan struct{} // closed at the next answer
+	cause error         // why it has ended
+	lost  bool          // the servers have deleted the lease and its keys
 }
 
 // wholeSeconds returns a TTL as etcd counts it.
 func wholeSeconds(ttl time.Duration) int64 { return int64((ttl + time.Second - 1) / time.Second) }
 
-// session returns the session of a TTL with its lease, and begins one if there is none.
-// The caller calls leave when it has finished. An error is marked by NotExecuted.
-func (b *Backend) session(ctx context.Context, ttl time.Duration) (*session, error) {
-	n := wholeSeconds(ttl)
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return nil, backend.ErrClosed
-	}
-	s := b.sessions[n]
-	if s == nil {
-		s = &session{b: b, seconds: n, ready: make(chan struct{}), renewing: make(chan struct{}, 1), grants: map[*grant]struct{}{}}
-		s.ctx, s.cancel = context.WithCancel(b.ctx)
-		b.sessions[n] = s
-		b.wg.Add(1)
-		go s.run()
-	}
-	s.users++
-	b.mu.Unlock()
-	var err error
-	select {
-	case <-s.ready:
-		err = s.err
-	case <-ctx.Done():
-		err = contextError(ctx)
-	}
-	if err != nil {
-		s.leave()
-		return nil, backend.NotExecuted(err)
-	}
-	return s, nil
+func (s *service) marker(id clientv3.LeaseID) string {
+	return s.root + fmt.Sprintf("%s/%016x", markers, uint64(id))
 }
 
-func (s *session) leave() {
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	s.leaveLocked()
-}
-
-func (s *session) leaveLocked() {
-	s.users--
-	s.lastUsed = time.Now()
-}
-
-// run obtains the lease and sends keep-alives until the session has ended or was idle
-// for too long, or until Close.
-func (s *session) run() {
-	defer s.b.wg.Done()
-	defer s.cancel()
-	if !s.obtainLease() {
-		return
-	}
-	s.b.wg.Go(func() { _, _ = s.b.leaseStream(s.ctx) }) // in time for the first keep-alive
-	for next := s.ttl() / 3; pause(s.ctx, next) && !s.endIfIdle(); {
-		next = s.renewIfDue()
-	}
-	s.revokeExpired()
-}
-
-func (s *session) obtainLease() bool {
-	b := s.b
-	ctx, cancel := context.WithTimeout(s.ctx, b.opt.openTimeout)
-	defer cancel()
+// Open implements places.Service.
+func (s *service) Open(ctx context.Context, ttl time.Duration) (places.Session, error) {
+	ctx = clientv3.WithRequireLeader(ctx)
 	sent := time.Now()
-	l, err := b.client.Grant(ctx, s.seconds)
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	l, err := s.client.Grant(ctx, wholeSeconds(ttl))
 	if err != nil {
-		s.err = fmt.Errorf("grant a lease of %d s: %w", s.seconds, b.readError(context.Background(), err))
-		delete(b.sessions, s.seconds)
-	} else {
-		s.id = l.ID
-		s.extend(sent, l.TTL)
+		return nil, backend.NotExecuted(fmt.Errorf("grant a lease of %d s: %w", wholeSeconds(ttl), s.readError(ctx, err)))
 	}
-	close(s.ready)
-	return err == nil
-}
-
-// extend sets the clock after the servers answered a request of time sent with a TTL.
-func (s *session) extend(sent time.Time, ttl int64) {
+	ss := &session{
+		s: s, id: l.ID, marker: s.marker(l.ID), ttl: time.Duration(l.TTL) * time.Second, sent: sent,
+		kick: make(chan struct{}, 1), done: make(chan struct{}), news: make(chan struct{}),
+	}
+	r, err := s.client.Do(ctx, ss.bump())
+	if err != nil {
+		s.life.Go(func() { _ = ss.revoke(s.life.Context()) })
+		return nil, backend.NotExecuted(fmt.Errorf("put the key of a lease: %w", s.readError(ctx, err)))
+	}
+	ss.epoch.Store(r.Put().Header.Revision)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sent, s.granted = sent, time.Duration(ttl)*time.Second
-	if s.clock == nil {
-		s.clock = time.AfterFunc(s.leftLocked(), s.onClock)
-	} else if s.cause == nil {
-		s.clock.Reset(s.leftLocked())
-	}
-}
-
-// leftLocked returns the time until the session ends by its clock: up to 250 ms before
-// the servers can expire the lease.
-func (s *session) leftLocked() time.Duration {
-	return time.Until(s.sent.Add(s.granted - min(s.granted/20, 250*time.Millisecond)))
-}
-
-func (s *session) onClock() {
-	s.mu.Lock()
-	left := s.leftLocked()
-	if left > 0 { // extended while the timer fired
-		s.clock.Reset(left)
-		s.mu.Unlock()
-		return
-	}
+	s.sessions[ss.id] = ss
 	s.mu.Unlock()
-	s.end(fmt.Errorf("%w: etcd lease %016x could not be kept alive for %v", backend.ErrLost, uint64(s.id), s.ttl()), false)
+	ss.mu.Lock()
+	ss.clock = time.AfterFunc(ss.left(), ss.onClock)
+	ss.mu.Unlock()
+	s.life.Go(ss.watch)
+	s.life.Go(ss.keepAlive)
+	return ss, nil
 }
 
-// endAsGone ends the session because the servers do not know its lease.
-func (s *session) endAsGone() {
-	s.end(fmt.Errorf("%w: etcd lease %016x has expired or was revoked", backend.ErrLost, uint64(s.id)), true)
+// bump begins another epoch.
+func (ss *session) bump() clientv3.Op {
+	return clientv3.OpPut(ss.marker, "", clientv3.WithLease(ss.id))
 }
 
-// end ends the session and reports the loss to its grants. Only the first call has an
-// effect.
-func (s *session) end(cause error, gone bool) {
-	s.mu.Lock()
-	if s.cause != nil {
-		s.mu.Unlock()
+// advance takes notice of an epoch.
+func (ss *session) advance(epoch int64) {
+	for {
+		known := ss.epoch.Load()
+		if known >= epoch || ss.epoch.CompareAndSwap(known, epoch) {
+			return
+		}
+	}
+}
+
+// Trust implements places.Session.
+func (ss *session) Trust() (time.Time, time.Duration) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.sent, ss.ttl
+}
+
+// Renew implements places.Session.
+func (ss *session) Renew(ctx context.Context, age time.Duration) error {
+	for least := time.Now().Add(-age); ; {
+		ss.mu.Lock()
+		sent, news, cause := ss.sent, ss.news, ss.cause
+		ss.mu.Unlock()
+		if cause != nil || !sent.Before(least) {
+			return cause
+		}
+		ss.sendNow()
+		select {
+		case <-news:
+		case <-ss.done:
+		case <-ctx.Done():
+			return fmt.Errorf("keep the lease alive: %w", ss.s.readError(ctx, ctx.Err()))
+		}
+	}
+}
+
+// freshen sends a keep-alive, unless that was done a moment ago: trust in a grant is to last nearly the TTL.
+func (ss *session) freshen() {
+	if sent, ttl := ss.Trust(); time.Since(sent) > ttl/20 {
+		ss.sendNow()
+	}
+}
+
+func (ss *session) sendNow() {
+	select {
+	case ss.kick <- struct{}{}:
+	default:
+	}
+}
+
+// answered takes the answer to a keep-alive of time sent.
+func (ss *session) answered(sent time.Time, ttl int64) {
+	if ttl <= 0 {
+		ss.end(ss.gone(), true)
 		return
 	}
-	s.cause, s.gone = cause, gone
-	s.clock.Stop()
-	grants := s.grants
-	s.grants = nil
-	s.mu.Unlock()
-	s.b.mu.Lock()
-	if s.b.sessions[s.seconds] == s {
-		delete(s.b.sessions, s.seconds)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if sent.After(ss.sent) {
+		ss.sent = sent
 	}
-	if !gone {
-		s.b.expired[s] = struct{}{}
+	if ss.cause == nil {
+		ss.clock.Reset(ss.left())
 	}
-	s.b.mu.Unlock()
-	s.cancel()
-	for g := range grants {
-		g.lose(cause, g.a.req.OnLost)
-	}
+	close(ss.news)
+	ss.news = make(chan struct{})
 }
 
-// endIfIdle ends the session if it was not used for too long, and returns whether it
-// did.
-func (s *session) endIfIdle() bool {
-	b := s.b
-	b.mu.Lock()
-	idle := s.users == 0 && time.Since(s.lastUsed) > max(leaseIdleTimeout, time.Duration(s.seconds)*time.Second)
-	if idle && b.sessions[s.seconds] == s {
-		delete(b.sessions, s.seconds) // it gets no user any more
-	}
-	b.mu.Unlock()
-	if idle {
-		s.end(errors.New("etcd: the lease was not used"), false)
-	}
-	return idle
+// left returns the time until the session ends by its clock: up to 250 ms before the servers can expire the lease.
+func (ss *session) left() time.Duration {
+	return time.Until(ss.sent.Add(ss.ttl - min(ss.ttl/20, 250*time.Millisecond)))
 }
 
-// ended returns why the session has ended, or nil, and whether its keys are deleted.
-func (s *session) ended() (cause error, gone bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cause, s.gone
-}
-
-// ttl returns the TTL that the servers granted.
-func (s *session) ttl() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.granted
-}
-
-// lastAnswer returns when the last request for the lease was sent that the servers answered.
-func (s *session) lastAnswer() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sent
-}
-
-// until returns the time up to which the servers certainly keep the lease, and at most
-// ttl after the last request that they answered.
-func (s *session) until(ttl time.Duration) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sent.Add(min(ttl, s.granted))
-}
-
-// revokeExpired revokes the lease of a session that has ended, unless it is gone. It
-// waits until the lease is over: until then its keys exclude others.
-func (s *session) revokeExpired() {
-	b := s.b
-	defer func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.expired, s)
-	}()
-	if _, gone := s.ended(); gone {
+func (ss *session) onClock() {
+	ss.mu.Lock()
+	left := ss.left()
+	if left > 0 && ss.cause == nil { // extended while the timer fired
+		ss.clock.Reset(left)
+		ss.mu.Unlock()
 		return
 	}
-	ttl := s.ttl()
-	if !pause(b.ctx, time.Until(s.until(ttl))) {
-		return // Close revokes the lease
+	ss.mu.Unlock()
+	ss.end(fmt.Errorf("%w: etcd lease %016x could not be kept alive for %v", backend.ErrLost, uint64(ss.id), ss.ttl), false)
+}
+
+func (ss *session) gone() error {
+	return fmt.Errorf("%w: etcd lease %016x has expired or was revoked", backend.ErrLost, uint64(ss.id))
+}
+
+// end ends the session. Only the first call has an effect. lost is whether the servers have deleted the lease.
+func (ss *session) end(cause error, lost bool) {
+	ss.mu.Lock()
+	first := ss.cause == nil
+	if first {
+		ss.cause = cause
+		ss.clock.Stop()
+		close(ss.done)
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, ttl)
+	ss.lost = ss.lost || lost
+	ss.mu.Unlock()
+	if lost {
+		ss.forget()
+	} else if first {
+		ss.s.life.Go(ss.revokeLater)
+	}
+}
+
+func (ss *session) forget() {
+	ss.s.mu.Lock()
+	defer ss.s.mu.Unlock()
+	delete(ss.s.sessions, ss.id)
+}
+
+func (ss *session) isGone() bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.lost
+}
+
+// revokeLater revokes the lease when it is over: until then its keys exclude others.
+func (ss *session) revokeLater() {
+	life := ss.s.life.Context()
+	sent, ttl := ss.Trust()
+	if !pause(life, time.Until(sent.Add(ttl))) {
+		return // Close revokes it
+	}
+	ctx, cancel := context.WithTimeout(life, ttl)
 	defer cancel()
-	retry(ctx, max(ttl/4, time.Second), s.revoke)
+	retry(ctx, max(ttl/4, time.Second), ss.revoke)
 }
 
-func (s *session) revoke(ctx context.Context) error {
-	s.mu.Lock()
-	s.clock.Stop()
-	s.mu.Unlock()
-	_, err := s.b.client.Revoke(ctx, s.id)
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return nil
+func (ss *session) revoke(ctx context.Context) error {
+	_, err := ss.s.client.Revoke(ctx, ss.id)
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return err
 	}
-	return err
+	ss.forget()
+	return nil
+}
+
+// Done implements places.Session.
+func (ss *session) Done() <-chan struct{} { return ss.done }
+
+// Err implements places.Session.
+func (ss *session) Err() error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.cause
+}
+
+// Close implements places.Session.
+func (ss *session) Close(ctx context.Context) error {
+	ss.end(fmt.Errorf("%w: the lease was given up", backend.ErrLost), true)
+	if err := ss.revoke(ctx); err != nil {
+		return fmt.Errorf("%w: a lease was not revoked and lasts up to %v: %w", backend.ErrUncertain, ss.ttl, err)
+	}
+	return nil
+}
+
+// watch watches the marker, from the revision after which it has seen all events.
+func (ss *session) watch() {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ss.s.life.Context()))
+	defer cancel()
+	revision := ss.epoch.Load() + 1
+	for ss.Err() == nil && ctx.Err() == nil {
+		for r := range ss.s.client.Watch(ctx, ss.marker, clientv3.WithRev(revision)) {
+			revision = max(revision, r.CompactRevision)
+			for _, e := range r.Events {
+				revision = e.Kv.ModRevision + 1
+				if e.Type == clientv3.EventTypeDelete {
+					ss.end(ss.gone(), false)
+					return
+				}
+				ss.advance(e.Kv.ModRevision)
+				for owner := range strings.SplitSeq(string(e.Kv.Value), ",") {
+					ss.s.events.Broken(owner)
+				}
+			}
+		}
+		pause(ctx, minPause)
+	}
 }

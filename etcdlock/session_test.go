@@ -13,7 +13,93 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/places"
 )
+
+// TestPushesLoss ends grants in each way of which the servers notify the process.
+func TestPushesLoss(t *testing.T) {
+	b := newBackend(t, server(t))
+	for what, end := range map[string]func() error{
+		"break":  func() error { return second(b.Break(t.Context(), "k", "")) },
+		"revoke": func() error { return second(b.Client().Revoke(t.Context(), b.Leases()[0])) },
+		"marker": func() error { return second(b.Client().Delete(t.Context(), b.svc.marker(b.Leases()[0]))) },
+	} {
+		for range 2 {
+			req, lost := losable("k", time.Minute)
+			g := try(t, b, req)
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-lost:
+				if !errors.Is(err, backend.ErrLost) {
+					t.Errorf("%s: want ErrLost, got %v", what, err)
+				}
+			case <-time.After(soon):
+				t.Fatalf("%s: the loss was not reported", what)
+			}
+			if err := g.Renew(t.Context(), time.Minute); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("%s: Renew: want ErrLost, got %v", what, err)
+			}
+			if _, err := b.Client().Delete(t.Context(), g.key); err != nil { // the lease may still be there
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestHeldPlacesAreNotWatched: a process watches one key for each TTL, however much it holds.
+func TestHeldPlacesAreNotWatched(t *testing.T) {
+	addr := privately(t)
+	b := newBackend(t, addr)
+	for _, key := range []string{"a", "b", "c", "d"} {
+		g := try(t, b, request(key, time.Minute))
+		if err := g.Renew(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the marker is not watched", func() bool { return serverWatches(t, addr) > 0 })
+	if n := serverWatches(t, addr); n != 1 {
+		t.Errorf("4 grants: want one watch, got %d", n)
+	}
+}
+
+// streams returns a client whose streams of keep-alives are wrapped.
+func streams(t *testing.T, wrap func(n int32, s grpc.ClientStream) grpc.ClientStream) (*clientv3.Client, *atomic.Int32) {
+	t.Helper()
+	var opened atomic.Int32
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{server(t)}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(func(
+			ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
+			s, err := next(ctx, d, cc, method, opts...)
+			if err == nil && strings.HasSuffix(method, "/LeaseKeepAlive") {
+				s = wrap(opened.Add(1), s)
+			}
+			return s, err
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c, &opened
+}
+
+func sessionOf(t *testing.T, c *clientv3.Client, ttl time.Duration) *session {
+	t.Helper()
+	b, err := New(c, WithPrefix(t.Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
+	s, err := b.svc.Open(t.Context(), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.(*session)
+}
 
 // silentStream is a stream that a server accepts and never answers.
 type silentStream struct{ grpc.ClientStream }
@@ -25,38 +111,27 @@ func (s silentStream) RecvMsg(any) error {
 	return s.Context().Err()
 }
 
-// TestSilentKeepAlive checks that a second server is asked while the first is silent.
+// TestSilentKeepAlive checks that a second server is asked while the first is silent, and stays the one that is asked.
 func TestSilentKeepAlive(t *testing.T) {
 	t.Parallel()
-	var requests atomic.Int32
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{server(t)}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(
-			func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-				s, err := next(ctx, d, cc, method, opts...)
-				if err == nil && strings.HasSuffix(method, "/LeaseKeepAlive") && requests.Add(1) == 1 {
-					s = silentStream{s}
-				}
-				return s, err
-			})},
+	c, opened := streams(t, func(n int32, s grpc.ClientStream) grpc.ClientStream {
+		if n == 1 {
+			return silentStream{s}
+		}
+		return s
 	})
-	if err != nil {
-		t.Fatal(err)
+	ss := sessionOf(t, c, 5*time.Second)
+	for range 3 {
+		begun := time.Now()
+		if err := ss.Renew(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if sent, _ := ss.Trust(); sent.Before(begun) {
+			t.Errorf("trust counts from %v before the renewal", begun.Sub(sent))
+		}
 	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	l, err := c.Grant(ctx, 60)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close(context.Background())
-	if ttl, err := b.keepAlive(ctx, l.ID, 20*time.Millisecond); err != nil || ttl <= 0 || requests.Load() != 2 {
-		t.Errorf("want an answer to the second of two requests, got a TTL of %d, %v, %d requests", ttl, err, requests.Load())
+	if n := opened.Load(); n != 2 {
+		t.Errorf("want two streams, got %d", n)
 	}
 }
 
@@ -74,90 +149,68 @@ func (s slowStream) RecvMsg(m any) error {
 	return s.ClientStream.RecvMsg(m)
 }
 
-// TestLateKeepAlive delays the answer to a request that was given up: it is no answer to the
-// next request, which may come after the end of the lease.
+// TestLateKeepAlive delays the answers: each counts from its own request, and not from a later one.
 func TestLateKeepAlive(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	var sent atomic.Int32
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{server(t)}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(
-			func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-				s, err := next(ctx, d, cc, method, opts...)
-				if err == nil && strings.HasSuffix(method, "/LeaseKeepAlive") {
-					sent.Add(1)
-					s = slowStream{s, release}
-				}
-				return s, err
-			})},
+	c, _ := streams(t, func(_ int32, s grpc.ClientStream) grpc.ClientStream { return slowStream{s, release} })
+	ss := sessionOf(t, c, time.Hour)
+	k := &ss.s.keeper
+	k.send(ss, 0)
+	eventually(t, "no stream", func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.streams[0] != nil
 	})
-	if err != nil {
-		t.Fatal(err)
+	st := k.streams[0]
+	for range 2 {
+		st.send(ss)
 	}
-	defer c.Close()
-	b, err := New(c)
-	if err != nil {
-		t.Fatal(err)
+	st.mu.Lock()
+	first := st.waiting[ss.id][0].at
+	last := st.waiting[ss.id][len(st.waiting[ss.id])-1].at
+	st.mu.Unlock()
+	before, _ := ss.Trust()
+	if !before.Before(first) || !first.Before(last) {
+		t.Fatalf("trust from %v, requests from %v to %v", before, first, last)
 	}
-	defer b.Close(context.Background())
-	l, err := c.Grant(t.Context(), 60)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.leaseStream(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := s.keepAlive(short, l.ID); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("want no answer, got %v", err)
-	}
-	if _, err := c.Revoke(t.Context(), l.ID); err != nil {
-		t.Fatal(err)
-	}
+	var counted []time.Time
 	close(release)
-	if ttl, err := s.keepAlive(t.Context(), l.ID); err != nil || ttl != 0 {
-		t.Errorf("a lease that was revoked before the request: a TTL of %d, %v", ttl, err)
-	}
-	if again, err := b.leaseStream(t.Context()); again != s || sent.Load() != 1 {
-		t.Errorf("want one stream, got %d, %v", sent.Load(), err)
+	eventually(t, "no answers", func() bool {
+		at, _ := ss.Trust()
+		counted = append(counted, at)
+		return at.Equal(last)
+	})
+	for _, at := range counted {
+		if at.After(last) {
+			t.Errorf("trust counts from %v, after the last request", at)
+		}
 	}
 }
 
-// TestIdleSession ends a session that is not used, also if its clock has ended it
-// before.
-func TestIdleSession(t *testing.T) {
-	for what, end := range map[string]error{"idle": nil, "ended and idle": backend.ErrLost} {
-		b := newBackend(t, server(t))
-		s, err := b.session(t.Context(), 2*time.Second)
-		if err != nil {
-			t.Fatal(err)
+// TestEndedSession: the servers do not know the lease of a session any more.
+func TestEndedSession(t *testing.T) {
+	b := newBackend(t, server(t))
+	s, err := b.svc.Open(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ss := s.(*session)
+	if _, err := b.Client().Revoke(t.Context(), ss.id); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []places.Mode{places.Try, places.Enter, places.Follow} {
+		_, err := b.svc.Put(t.Context(), places.Put{Request: request("k", time.Minute), Session: s, Mode: m})
+		if !errors.Is(err, places.ErrEnded) {
+			t.Errorf("mode %d: want ErrEnded, got %v", m, err)
 		}
-		if s.endIfIdle() {
-			t.Errorf("%s: a session with a user ends", what)
-		}
-		s.leave()
-		if s.endIfIdle() {
-			t.Errorf("%s: a session that was just used ends", what)
-		}
-		if end != nil {
-			s.end(end, false)
-		}
-		b.mu.Lock()
-		s.lastUsed = time.Now().Add(-time.Hour)
-		b.mu.Unlock()
-		if !s.endIfIdle() {
-			t.Errorf("%s: the session stays", what)
-		}
-		eventually(t, what+": the lease is not revoked", func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return len(b.sessions) == 0 && len(b.expired) == 0
-		})
-		if r, err := b.client.TimeToLive(t.Context(), s.id); err != nil || r.TTL != -1 {
-			t.Errorf("%s: the lease: %v, %v", what, r, err)
-		}
+	}
+	req := request("k", time.Minute)
+	r := b.svc.Remove(t.Context(), []places.Removal{{Key: "k", Session: s, Asked: req, Late: true}})
+	if r[0].Err != nil || r[0].Existed {
+		t.Errorf("Remove: %+v", r[0])
+	}
+	if err := s.Renew(t.Context(), 0); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("Renew: want ErrLost, got %v", err)
 	}
 }

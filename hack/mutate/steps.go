@@ -3,7 +3,7 @@ package main
 import "slices"
 
 // steps are the safety steps, with a text that occurs once in its file.
-var steps = slices.Concat(lockSteps, coreSteps, etcdSteps, zookeeperSteps, postgresRuleSteps, postgresSteps, mysqlSteps, breakSteps, shareSteps, queueSteps, redisRuleSteps, redisSteps, redlockSteps, recordSteps)
+var steps = slices.Concat(lockSteps, coreSteps, etcdSteps, placesSteps, zookeeperSteps, postgresRuleSteps, postgresSteps, mysqlSteps, breakSteps, shareSteps, queueSteps, redisRuleSteps, redisSteps, redlockSteps, recordSteps)
 
 var coreSteps = []Step{
 	{"a TLS server name has no control characters", "backend/tlsurl/tlsurl.go",

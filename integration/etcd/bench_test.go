@@ -153,24 +153,18 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 func BenchmarkHandOff(b *testing.B) {
 	s, p := distant(b)
 	for _, waiters := range []int{16, 64} {
-		for _, way := range []string{"view", "predecessor", "concurrency.Mutex"} {
+		for _, way := range []string{"etcdlock", "concurrency.Mutex"} {
 			b.Run(fmt.Sprintf("%s/%d", way, waiters), func(b *testing.B) {
 				key := b.Name() + strconv.Itoa(b.N)
 				var made [4]contender
 				var each []contender
 				for i := range waiters {
-					switch way {
-					case "concurrency.Mutex":
+					if way != "etcdlock" {
 						each = append(each, theirs(b, p.Addr(), key)())
 						continue
-					case "view":
-						if made[i%4] == nil {
-							made[i%4] = ours(b, p.Addr(), key)()
-						}
-					default:
-						if made[i%4] == nil {
-							made[i%4] = ours(b, p.Addr(), key, etcdlock.WithQueueView(0))()
-						}
+					}
+					if made[i%4] == nil {
+						made[i%4] = ours(b, p.Addr(), key)()
 					}
 					each = append(each, made[i%4])
 				}
@@ -251,94 +245,72 @@ func TestRoundTrips(t *testing.T) {
 
 // TestThousandWaiters checks that the cost of a hand-off does not grow with the queue.
 func TestThousandWaiters(t *testing.T) {
-	for _, way := range []string{"view", "predecessor"} {
-		t.Run(way, func(t *testing.T) {
-			s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
-			var opts []etcdlock.Option
-			if way == "predecessor" {
-				opts = append(opts, etcdlock.WithQueueView(0))
-			}
-			var clients []contender
-			for range 4 {
-				c := ours(t, s.Addr(), "k", opts...)()
-				unlock, err := c(t.Context()) // obtains the lease
+	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
+	var clients []contender
+	for range 4 {
+		c := ours(t, s.Addr(), "k")()
+		unlock, err := c(t.Context()) // obtains the lease
+		if err == nil {
+			err = unlock(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+	}
+	var cost [2]float64
+	for i, waiters := range []int{10, 1000} {
+		unlock, err := clients[0](t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		var granted atomic.Int64
+		for j := range waiters {
+			wg.Go(func() {
+				u, err := clients[j%4](t.Context())
 				if err == nil {
-					err = unlock(t.Context())
+					granted.Add(1)
+					err = u(t.Context())
 				}
 				if err != nil {
-					t.Fatal(err)
+					t.Error(err)
 				}
-				clients = append(clients, c)
+			})
+		}
+		admin := dial(t, s.Addr())
+		watches := 0.0
+		if err := eventuallyWithin(5*time.Minute, func() error {
+			r, err := admin.Get(t.Context(), etcdlock.Folder(etcdlock.DefaultPrefix, "k"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || r.Count < int64(waiters+1) {
+				return fmt.Errorf("%v of %d in the queue, %w", r, waiters, errors.Join(err, errShort))
 			}
-			var cost [2]float64
-			for i, waiters := range []int{10, 1000} {
-				unlock, err := clients[0](t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				begun, err := requests(t.Context(), s.Addr())
-				if err != nil {
-					t.Fatal(err)
-				}
-				// of a waiter: a key, and a read of its predecessor before and after the watch begins
-				const each = 3
-				var wg sync.WaitGroup
-				var granted atomic.Int64
-				for j := range waiters {
-					wg.Go(func() {
-						u, err := clients[j%4](t.Context())
-						if err == nil {
-							granted.Add(1)
-							err = u(t.Context())
-						}
-						if err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				admin := dial(t, s.Addr())
-				watches, reads := 0.0, int64(0)
-				if err := eventuallyWithin(5*time.Minute, func() error {
-					reads++
-					r, err := admin.Get(t.Context(), etcdlock.Folder(etcdlock.DefaultPrefix, "k"), clientv3.WithPrefix(), clientv3.WithCountOnly())
-					if err != nil || r.Count < int64(waiters+1) {
-						return fmt.Errorf("%v of %d in the queue, %w", r, waiters, errors.Join(err, errShort))
-					}
-					watches, err = metric(t.Context(), s.Addr(), "etcd_debugging_mvcc_watcher_total")
-					if err != nil || way != "predecessor" {
-						return err
-					}
-					made, err := requests(t.Context(), s.Addr())
-					if n := made - begun - reads; err != nil || watches < float64(waiters) || n < each*int64(waiters) {
-						return fmt.Errorf("%.0f watches and %d requests of %d waiters, %w", watches, n, waiters, errors.Join(err, errShort))
-					}
-					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
-				memory, _ := metric(t.Context(), s.Addr(), "process_resident_memory_bytes")
-				before, err := requests(t.Context(), s.Addr())
-				if err != nil {
-					t.Fatal(err)
-				}
-				released := time.Now()
-				if err := unlock(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				wg.Wait()
-				took := time.Since(released)
-				after, err := requests(t.Context(), s.Addr())
-				if err != nil {
-					t.Fatal(err)
-				}
-				cost[i] = float64(after-before) / float64(waiters)
-				t.Logf("%d waiters in 4 clients: %.0f watches, server %.0f MB; %.2f requests and %v per hand-off, granted %d",
-					waiters, watches, memory/1e6, cost[i], took/time.Duration(waiters), granted.Load())
-			}
-			if cost[1] > cost[0]+0.5 {
-				t.Errorf("requests per hand-off: %.2f with 10 waiters, %.2f with 1000", cost[0], cost[1])
-			}
-		})
+			watches, err = metric(t.Context(), s.Addr(), "etcd_debugging_mvcc_watcher_total")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		memory, _ := metric(t.Context(), s.Addr(), "process_resident_memory_bytes")
+		before, err := requests(t.Context(), s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		released := time.Now()
+		if err := unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		took := time.Since(released)
+		after, err := requests(t.Context(), s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cost[i] = float64(after-before) / float64(waiters)
+		t.Logf("%d waiters in 4 clients: %.0f watches, server %.0f MB; %.2f requests and %v per hand-off, granted %d",
+			waiters, watches, memory/1e6, cost[i], took/time.Duration(waiters), granted.Load())
+	}
+	if cost[1] > cost[0]+0.5 {
+		t.Errorf("requests per hand-off: %.2f with 10 waiters, %.2f with 1000", cost[0], cost[1])
 	}
 }
 
@@ -373,16 +345,13 @@ func BenchmarkCycles(b *testing.B) {
 	}
 }
 
-// BenchmarkProcesses compares the two ways to wait: with one waiter in each of many processes,
-// the events of the view cost more than the requests of a watch of the predecessor.
+// BenchmarkProcesses has one waiter in each of many processes.
 func BenchmarkProcesses(b *testing.B) {
 	s := provision.NewEtcd(b, provision.AnyEtcd, provision.Options{})
 	for _, n := range []int{32, 200, 400} {
-		for _, view := range []string{"10000", "0"} {
-			b.Run(fmt.Sprint(n, "/", view), func(b *testing.B) {
-				suite.Cycles(b, s.URL()+"?queue_view="+view, fmt.Sprint("processes-", n, "-", view, "-", b.N), n, n,
-					func() (int64, error) { return requests(context.Background(), s.Addr()) })
-			})
-		}
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			suite.Cycles(b, s.URL(), fmt.Sprint("processes-", n, "-", b.N), n, n,
+				func() (int64, error) { return requests(context.Background(), s.Addr()) })
+		})
 	}
 }

@@ -59,7 +59,7 @@ func harness(t *testing.T, s *provision.Server, admin *clientv3.Client) conforma
 			WakesPerRelease: 1, IdleHolderCommands: 4,
 			IdleWaiterCommands: 0.01, // none
 			DeadProcess:        backend.MaxProvisionalTTL,
-			HandOffCommands:    5, // if waiters watch their predecessors; 2 with a view of the queue
+			HandOffCommands:    5,
 		},
 		Leftovers: func(ctx context.Context, name string) ([]string, error) {
 			r, err := admin.Get(ctx, folder(name), clientv3.WithPrefix(), clientv3.WithKeysOnly())

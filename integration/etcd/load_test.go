@@ -14,7 +14,6 @@ import (
 
 // TestManyLeases holds many leases with one client for a minute. Each must be kept.
 func TestManyLeases(t *testing.T) {
-	provision.Next(t, "etcd", "integration/etcd")
 	provision.LeaveOut(t, "20,000 leases of one client")
 	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
 	keepAll(t, s.URL(), 20_000, 10*time.Second, time.Minute)
@@ -22,7 +21,6 @@ func TestManyLeases(t *testing.T) {
 
 // TestGRPCProxy holds leases with a short TTL through a proxy, which sends keep-alives at its own pace.
 func TestGRPCProxy(t *testing.T) {
-	provision.Next(t, "etcd", "integration/etcd")
 	provision.LeaveOut(t, "etcd's gRPC proxy")
 	p := provision.NewEtcdProxy(t, provision.NewEtcd(t, provision.AnyEtcd, provision.Options{}))
 	keepAll(t, p.URL(), 4, 2*time.Second, 10*time.Second)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/etcdlock"
 	"github.com/interlock-go/lock/integration/provision"
 	"github.com/interlock-go/lock/integration/suite"
 )
@@ -136,13 +137,14 @@ func testSpaceQuota(t *testing.T, s *provision.Server) {
 	if err := l.Unlock(ctx); err != nil {
 		t.Error(err)
 	}
-	// The unanswered request may still be executed.
+	// The unanswered request may still be executed: its session begins another epoch.
+	marker := fmt.Sprintf("lock/%%s/%016x", uint64(faulty.(*etcdlock.Backend).Leases()[0]))
 	if err := eventually(func() error {
-		left := keys(ctx, t, adm)
-		if len(left) == 1 && strings.Contains(left[0], "/%x/") && strings.HasSuffix(left[0], req.Owner) {
-			return nil
+		r, err := adm.Get(ctx, marker)
+		if err == nil && (len(r.Kvs) != 1 || r.Kvs[0].Version < 2) {
+			err = fmt.Errorf("the marker of a session with an unanswered request: %v, want it put again", r.Kvs)
 		}
-		return fmt.Errorf("left: %q, want one tombstone", left)
+		return err
 	}); err != nil {
 		t.Error(err)
 	}
@@ -207,7 +209,7 @@ func makeSpace(ctx context.Context, t *testing.T, adm *clientv3.Client, addr str
 	}
 }
 
-// keys returns all keys of the servers but the filler.
+// keys returns all keys of the servers but the filler and the markers of sessions.
 func keys(ctx context.Context, t *testing.T, adm *clientv3.Client) (all []string) {
 	t.Helper()
 	r, err := adm.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -215,7 +217,7 @@ func keys(ctx context.Context, t *testing.T, adm *clientv3.Client) (all []string
 		t.Fatal(err)
 	}
 	for _, kv := range r.Kvs {
-		if k := string(kv.Key); k != "filler" {
+		if k := string(kv.Key); k != "filler" && !strings.Contains(k, "/%s/") {
 			all = append(all, k)
 		}
 	}
