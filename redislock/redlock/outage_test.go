@@ -1,0 +1,70 @@
+package redlock
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+)
+
+func TestRedlockBreak(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c cluster) {
+		r, _ := c.open()
+		lost := make(chan error, 9)
+		req := redlockRequest("k", 1)
+		req.OnLost = func(err error) { lost <- err }
+		g, err := r.TryAcquire(t.Context(), req)
+		must(t, err)
+		synctest.Wait()
+		h, err := r.Break(t.Context(), "k", "")
+		if err != nil || h == nil || h.Owner != req.Owner {
+			t.Errorf("broke %v, %v", h, err)
+		}
+		synctest.Wait()
+		if len(lost) == 0 {
+			t.Error("the holder was not notified")
+		}
+		if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("its release: %v", err)
+		}
+		if h, err := r.Break(t.Context(), "k", ""); h != nil || err != nil {
+			t.Errorf("of a free key: %v, %v", h, err)
+		}
+	})
+}
+
+// Requests to a node that hangs do not pile up there, and leave nothing to clean up.
+func TestRedlockHungNode(t *testing.T) {
+	virtual(t, 3, func(t *testing.T, c cluster) {
+		r, ms := c.open()
+		hangs := func(f fault) {
+			ms[2].set("acquire", f)
+			ms[2].set("end", f)
+		}
+		hangs(lostRequest)
+		for n := range 200 {
+			g, err := r.TryAcquire(t.Context(), redlockRequest("k", n+1))
+			must(t, err)
+			time.Sleep(100 * time.Millisecond)
+			must(t, g.Release(t.Context()))
+			synctest.Wait()
+		}
+		if n := ms[2].count("acquire"); n > 80 {
+			t.Errorf("%d requests to acquire in 20 s, want at most 4 at a time", n)
+		}
+		hangs(none)
+		time.Sleep(3 * time.Second)
+		for n := range 2 {
+			g, err := r.TryAcquire(t.Context(), redlockRequest("k2", n+1000))
+			must(t, err)
+			synctest.Wait()
+			if n == 1 && c.votesFor("k2", redlockRequest("", 1001).Owner) != 3 {
+				t.Error("the node is not asked when it is back")
+			}
+			must(t, g.Release(t.Context()))
+			synctest.Wait()
+		}
+	})
+}
