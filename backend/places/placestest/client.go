@@ -138,6 +138,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // Open implements places.Service.
 func (c *Client) Open(ctx context.Context, ttl time.Duration) (places.Session, error) {
 	s := &Session{client: c, ttl: ttl, sent: time.Now(), done: make(chan struct{}), renewing: make(chan struct{}, 1)}
+	s.ticking = make(chan struct{}, 1)
 	s.id = fmt.Sprintf("%p", s)
 	if err := c.call(ctx, "Open", func() { s.serve() }); err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ type Session struct {
 	expires *time.Timer
 
 	renewing chan struct{} // capacity 1
+	ticking  chan struct{} // capacity 1; Close waits for it
 
 	mu    sync.Mutex // guards the fields below
 	sent  time.Time
@@ -86,6 +87,16 @@ func (s *Session) start() {
 }
 
 func (s *Session) tick() {
+	select {
+	case s.ticking <- struct{}{}:
+		defer func() { <-s.ticking }()
+	case <-s.done:
+	}
+	select {
+	case <-s.done:
+		return
+	default:
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.ttl/8)
 	defer cancel()
 	_ = s.Renew(ctx, 0)
@@ -161,5 +172,10 @@ func (s *Session) Err() error { return fmt.Errorf("%w: the session has ended", b
 // Close implements places.Session.
 func (s *Session) Close(ctx context.Context) error {
 	s.end()
+	select {
+	case s.ticking <- struct{}{}: // no goroutine is left
+		defer func() { <-s.ticking }()
+	case <-ctx.Done():
+	}
 	return s.client.call(ctx, "Close", s.expire)
 }
