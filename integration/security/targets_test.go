@@ -16,6 +16,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/interlock-go/lock/etcdlock"
 	"github.com/interlock-go/lock/integration/provision"
 )
 
@@ -89,7 +90,7 @@ func etcdTarget(t *testing.T) target {
 			r := must[*clientv3.GetResponse](t)(root.Get(t.Context(), "\x00", clientv3.WithFromKey()))
 			var other []string
 			for _, kv := range r.Kvs {
-				if k := string(kv.Key); !strings.HasPrefix(k, "interlock/") && !strings.Contains(k, "parameter") {
+				if k := string(kv.Key); !strings.HasPrefix(k, etcdlock.DefaultPrefix+"/") && !strings.Contains(k, "parameter") {
 					other = append(other, k+"="+string(kv.Value))
 				}
 			}
