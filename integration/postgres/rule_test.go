@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -53,10 +54,12 @@ func sequences(t *testing.T) int {
 	return n
 }
 
+// ruleHarness has a time limit for requests that a busy machine keeps too: each connection compiles the functions at its
+// first call, and all sequences begin at the same time.
 func ruleHarness(t *testing.T, s *provision.Server) queuetest.Harness {
 	prefix := pglock.WithPrefix(strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()))
 	return queuetest.Harness{Open: func(t testing.TB, events queue.Events) queue.Service {
-		service, err := pglock.NewService(t.Context(), poolOf(t, pgtest.With(s, nil), 4), events, prefix)
+		service, err := pglock.NewService(t.Context(), poolOf(t, pgtest.With(s, nil), 4), events, prefix, pglock.WithTimeout(time.Minute))
 		must(t, err)
 		must(t, service.(queue.Pusher).Listen(t.Context(), ""))
 		return service
