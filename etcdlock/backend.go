@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/places"
 )
 
@@ -115,7 +116,7 @@ func (b *Backend) WatchChanges(ctx context.Context, key string, changed func()) 
 				func(*clientv3.Event) { changed() }) {
 				wait = minPause
 			}
-			pause(ctx, wait)
+			call.Sleep(ctx, wait)
 		}
 		if b.svc.life.Context().Err() != nil {
 			return backend.ErrClosed

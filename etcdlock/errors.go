@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // readError adds the servers and the cause to the error of a request that changes
@@ -98,7 +99,7 @@ func unavailable(err error) bool {
 // passed, and errTooSlow if a limit of the driver ended it.
 func contextError(ctx context.Context) error {
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		pause(ctx, 100*time.Millisecond) // gRPC may notice the deadline first
+		call.Sleep(ctx, 100*time.Millisecond) // gRPC may notice the deadline first
 		if ctx.Err() == nil {
 			return context.DeadlineExceeded
 		}
@@ -107,16 +108,4 @@ func contextError(ctx context.Context) error {
 		return errTooSlow
 	}
 	return ctx.Err()
-}
-
-// pause waits for d. It returns false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/places"
 )
 
@@ -260,5 +261,5 @@ func (p *resendPolicy) wait(ctx context.Context, err error) bool {
 		return false
 	}
 	p.pause = min(max(2*p.pause, 20*time.Millisecond), 250*time.Millisecond)
-	return pause(ctx, p.pause)
+	return call.Sleep(ctx, p.pause)
 }

@@ -165,10 +165,10 @@ func (s *service) Close(ctx context.Context) error {
 // between calls grows from 50 ms to 1 s.
 func retry(ctx context.Context, limit time.Duration, f func(context.Context) error) {
 	for wait := minPause; ; wait = min(2*wait, time.Second) {
-		call, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
-		err := f(call)
+		limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
+		err := f(limited)
 		cancel()
-		if err == nil || !pause(ctx, wait) {
+		if err == nil || !call.Sleep(ctx, wait) {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/places"
 )
 
@@ -205,7 +206,7 @@ func (ss *session) isGone() bool {
 func (ss *session) revokeLater() {
 	life := ss.s.life.Context()
 	sent, ttl := ss.Trust()
-	if !pause(life, time.Until(sent.Add(ttl))) {
+	if !call.Sleep(life, time.Until(sent.Add(ttl))) {
 		return // Close revokes it
 	}
 	ctx, cancel := context.WithTimeout(life, ttl)
@@ -261,6 +262,6 @@ func (ss *session) watch() {
 				}
 			}
 		}
-		pause(ctx, minPause)
+		call.Sleep(ctx, minPause)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/queue"
 )
 
@@ -126,7 +127,7 @@ func (l *listener) run() {
 			backoff = 10 * time.Millisecond
 			l.s.events.Interrupted("")
 		}
-		sleep(l.ctx, backoff)
+		call.Sleep(l.ctx, backoff)
 		backoff = min(2*backoff, maxBackoff)
 	}
 }

@@ -47,7 +47,7 @@ func (s *service) ask(ctx context.Context, q string, acquire bool) (reply, error
 			return r.reply, r.err
 		case time.Now().After(end):
 			return r.reply, backend.NotExecuted(fmt.Errorf("mysql%s: a transaction with Guard keeps the holder", s.address))
-		case !sleep(ctx, busyPause):
+		case !call.Sleep(ctx, busyPause):
 			return r.reply, backend.NotExecuted(ctx.Err())
 		}
 	}
@@ -178,7 +178,7 @@ func (s *service) execute(ctx context.Context, sending *call.Sending, q string, 
 		switch {
 		case rolledBack(err) && time.Since(begun) < s.opt.timeout:
 			pause := time.Millisecond * time.Duration(min(try, 50))
-			sleep(ctx, pause/2+rand.N(pause))
+			call.Sleep(ctx, pause/2+rand.N(pause))
 		case (errors.Is(err, driver.ErrBadConn) || readOnly(err)) && try < 3:
 		case number(err) == errNoProcedure && s.opt.create && !created:
 			if err := s.createAgain(ctx); err != nil {
@@ -282,7 +282,7 @@ func (s *service) connect(ctx context.Context) (*sql.Conn, error) {
 			return nil, backend.NotExecuted(ctx.Err())
 		case bounded.Err() != nil:
 			return nil, backend.NotExecuted(fmt.Errorf("mysql%s: no connection within %v", s.address, s.opt.timeout))
-		case !serverFull(err) || !sleep(bounded, pause):
+		case !serverFull(err) || !call.Sleep(bounded, pause):
 			return nil, backend.NotExecuted(failure(err))
 		}
 	}
@@ -292,14 +292,4 @@ func (s *service) connect(ctx context.Context) (*sql.Conn, error) {
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = conn.Close()
-}
-
-// sleep returns false if ctx ends before d has passed.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 const (
@@ -29,7 +30,7 @@ func (s *service) sweepUnused() {
 		interval = min(interval, s.opt.retention/4)
 	}
 	life := s.life.Context()
-	for sleep(life, interval/2+rand.N(interval/2)) {
+	for call.Sleep(life, interval/2+rand.N(interval/2)) {
 		_ = s.read(life, s.markUsed)
 		if s.opt.retention == 0 {
 			continue
@@ -117,7 +118,7 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 		if err != nil || n < sweepPage {
 			return deleted, err
 		}
-		sleep(ctx, sweepPause)
+		call.Sleep(ctx, sweepPause)
 	}
 }
 
@@ -159,7 +160,7 @@ func (s *service) sweepRows(ctx context.Context, name, columns, which string) er
 		if err != nil || n < sweepPage {
 			return err
 		}
-		sleep(ctx, sweepPause)
+		call.Sleep(ctx, sweepPause)
 	}
 }
 

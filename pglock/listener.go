@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/queue"
 )
 
@@ -167,7 +168,7 @@ func (l *listener) run() {
 		if _, unavailable := l.status(); unavailable || l.end() {
 			return
 		}
-		sleep(s.life.Context(), backoff)
+		call.Sleep(s.life.Context(), backoff)
 		backoff = min(2*backoff, time.Second)
 	}
 }

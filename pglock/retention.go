@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 const sweepPause = 10 * time.Millisecond // between two statements of a sweep
@@ -20,7 +21,7 @@ func (s *service) sweepUnused() {
 	ctx := s.life.Context()
 	interval := cmp.Or(s.opt.retention, backend.DefaultRetention) / 4
 	for {
-		sleep(ctx, interval/2+rand.N(interval/2))
+		call.Sleep(ctx, interval/2+rand.N(interval/2))
 		if ctx.Err() != nil {
 			return
 		}
@@ -65,6 +66,6 @@ func (s *service) sweep(ctx context.Context, unused time.Duration) (removed int,
 		if name, err = hex.DecodeString(pages[0].last); err != nil {
 			return removed, err
 		}
-		sleep(ctx, sweepPause)
+		call.Sleep(ctx, sweepPause)
 	}
 }

@@ -78,7 +78,7 @@ func queryThen[T any](
 		case !rolledBack(err):
 			return nil, sent, s.explain(ctx, within, err)
 		}
-		sleep(within, pause+rand.N(pause*time.Duration(min(try, 20))))
+		call.Sleep(within, pause+rand.N(pause*time.Duration(min(try, 20))))
 		if within.Err() != nil {
 			return nil, sent, s.explain(ctx, within, err)
 		}
@@ -207,12 +207,3 @@ const usedKey = "interlock.used" // of a connection that has executed a request
 type demotedError struct{ error }
 
 func (e demotedError) Unwrap() error { return e.error }
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

@@ -270,7 +270,7 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 		if err != nil || r.status != guarded {
 			return s.ended(e, r, err)
 		}
-		sleep(ctx, pause)
+		call.Sleep(ctx, pause)
 		if ctx.Err() != nil || time.Now().After(until) {
 			const still = "a transaction with Guard still depends on the lock"
 			err := cmp.Or(call.Ended(ctx), fmt.Errorf("%s: %s", s.at(""), still))

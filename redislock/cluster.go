@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
@@ -44,7 +45,7 @@ func (b *service) retryMigrating(ctx context.Context, err error, send func() err
 		if time.Now().After(end) || ctx.Err() != nil || b.srv.Context().Err() != nil {
 			break
 		}
-		server.Sleep(ctx, backoff)
+		call.Sleep(ctx, backoff)
 		err = send()
 	}
 	return err
@@ -74,7 +75,7 @@ func (b *service) reloadAfter(err error) {
 		defer b.reloading.Store(false)
 		b.reload(b.srv.Context())
 		b.subs.followMasters()
-		server.Sleep(b.srv.Context(), reloadInterval)
+		call.Sleep(b.srv.Context(), reloadInterval)
 	})
 }
 
@@ -120,7 +121,7 @@ func (b *service) redirected(ctx context.Context, key string, err error) (node, 
 		}
 	}
 	b.srv.Cluster.ReloadState(ctx)
-	server.Sleep(ctx, 20*time.Millisecond)
+	call.Sleep(ctx, 20*time.Millisecond)
 	at, err := b.node(ctx, key)
 	return at, err == nil
 }

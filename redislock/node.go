@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/quorum"
@@ -42,7 +43,7 @@ func newNode(client *redis.Client, o quorum.Options, events quorum.Events) quoru
 func (n *nodeService) listen() {
 	c := n.subs.use(n.channel, "")
 	for c.wait(n.srv.Context()) != nil && n.srv.Context().Err() == nil {
-		server.Sleep(n.srv.Context(), maxBackoff)
+		call.Sleep(n.srv.Context(), maxBackoff)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/interlock-go/lock/redislock/internal/server"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // followSentinels subscribes to the changes of the master on every sentinel, until
@@ -24,7 +24,7 @@ func (b *service) followSentinels(sentinels []*redis.Options, master string) {
 				if b.followSentinel(redis.NewSentinelClient(o), master, &known) {
 					backoff = 100 * time.Millisecond
 				}
-				server.Sleep(b.srv.Context(), backoff)
+				call.Sleep(b.srv.Context(), backoff)
 			}
 		})
 	}

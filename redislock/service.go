@@ -102,7 +102,7 @@ func (b *service) acquire(ctx context.Context, a queue.Attempt, more []any) (que
 	ans.Watch, ans.Ask = r.Num(3) == 1, micros(r.Num(4))
 	ans.Holder = parseHolder(r.Str(6), r.Num(0), r.US)
 	if l != nil && r.Num(5) == 0 { // subscribed on another server than the one that replied
-		server.Sleep(ctx, minBackoff)
+		call.Sleep(ctx, minBackoff)
 		b.subs.lost(l, errNotDelivered)
 	}
 	return ans, r, nil

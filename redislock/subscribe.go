@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
@@ -274,7 +275,7 @@ func (s *subscriptions) restore(channels []*channel) {
 		if len(channels) == 0 {
 			return
 		}
-		server.Sleep(s.b.srv.Context(), backoff)
+		call.Sleep(s.b.srv.Context(), backoff)
 		backoff = min(2*backoff, maxBackoff)
 	}
 }

@@ -10,5 +10,5 @@
 // The caller gets the result, or an error that says what became of the request: it was not executed, or that is not known
 // (see backend.NotExecuted and backend.Uncertain).
 //
-// A [Context] limits a request, and costs nothing until it is waited for.
+// A [Context] limits a request, and costs nothing until it is waited for. [Sleep] is a pause that ends with a context.
 package call

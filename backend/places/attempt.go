@@ -59,7 +59,7 @@ func (a *attempt) acquire(ctx context.Context, waits bool) error {
 			errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrLocked) || begun.Sub(answered) >= a.req.TTL {
 			return err
 		}
-		if !sleep(ctx, 50*time.Millisecond) {
+		if !call.Sleep(ctx, 50*time.Millisecond) {
 			return ctx.Err()
 		}
 	}

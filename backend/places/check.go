@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 const (
@@ -64,7 +65,7 @@ func (c *checks) send(b *Backend) {
 		many := c.many
 		c.mu.Unlock()
 		if many {
-			sleep(b.life.Context(), checkPause)
+			call.Sleep(b.life.Context(), checkPause)
 		}
 		c.mu.Lock()
 		all := c.waiting

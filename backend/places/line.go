@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 const (
@@ -183,7 +184,7 @@ func (l *line) run() {
 		}
 		l.failed(err)
 		pause = min(max(2*pause, 20*time.Millisecond), time.Second)
-		sleep(b.life.Context(), pause)
+		call.Sleep(b.life.Context(), pause)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // idleTimeout is how long a session without attempts stays, at least; a longer TTL counts instead.
@@ -142,21 +143,9 @@ func (b *Backend) background(f func(ctx context.Context) error) {
 			ctx, cancel := context.WithTimeout(b.life.Context(), b.cfg.RequestTimeout)
 			err := f(ctx)
 			cancel()
-			if err == nil || !sleep(b.life.Context(), pause) {
+			if err == nil || !call.Sleep(b.life.Context(), pause) {
 				return
 			}
 		}
 	})
-}
-
-// sleep waits for d. It returns false if ctx has ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

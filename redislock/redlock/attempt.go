@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/redislock/internal/quorum"
-	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
 // attempt is what is known of an attempt. It asks all nodes in rounds. What nodes grant in a round that has failed is
@@ -294,7 +294,7 @@ func (a *attempt) endAt(ctx context.Context, i int, late bool) quorum.Ended {
 func (a *attempt) cleanUp(i int) {
 	life, end := a.s.life.Context(), time.Now().Add(a.req.TTL+time.Second)
 	for backoff := 10 * time.Millisecond; time.Now().Before(end) && life.Err() == nil; backoff = min(2*backoff, 500*time.Millisecond) {
-		server.Sleep(life, backoff/2+rand.N(backoff/2))
+		call.Sleep(life, backoff/2+rand.N(backoff/2))
 		ctx, cancel := context.WithTimeout(life, a.s.opt.nodeTimeout)
 		r := a.s.nodes[i].End(ctx, queue.End{Request: a.req, Late: true})
 		cancel()

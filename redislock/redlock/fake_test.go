@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/redislock/internal/quorum"
 	"github.com/interlock-go/lock/redislock/internal/server"
@@ -171,7 +172,7 @@ func (m *member) do(ctx context.Context, op string, execute func()) error {
 	if f == lostReply {
 		<-ctx.Done()
 	}
-	server.Sleep(ctx, delay)
+	call.Sleep(ctx, delay)
 	if ctx.Err() != nil {
 		return backend.Uncertain(ctx.Err())
 	}

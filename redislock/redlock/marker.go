@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/redislock/internal/quorum"
-	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
 // marker is what clients have written about a node. A node votes if its marker is of the present run of the server, and
@@ -81,7 +81,7 @@ func (n *node) count(suspect bool) {
 	}
 	n.counting = n.Go(func() {
 		for n.Context().Err() == nil && !n.countOnce(&suspect) {
-			server.Sleep(n.Context(), min(n.s.quarantine()/20, time.Second))
+			call.Sleep(n.Context(), min(n.s.quarantine()/20, time.Second))
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()

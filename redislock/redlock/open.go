@@ -117,7 +117,7 @@ const freshMark = 2 * time.Second
 // majority answers. While there is no majority with markers the set may be new, and probe waits for every node.
 func (s *service) probe(ctx context.Context) (found server.Findings, err error) {
 	var partly time.Time // since when some nodes have a marker
-	for before := []reply[probed](nil); ; server.Sleep(ctx, 10*time.Millisecond) {
+	for before := []reply[probed](nil); ; call.Sleep(ctx, 10*time.Millisecond) {
 		all, end := each(ctx, s, noTTL, func(ctx context.Context, i int) (probed, error) {
 			p, err := s.nodes[i].probe(ctx)
 			if err == nil && p.life.Marker == "" {

@@ -35,16 +35,6 @@ func New(client redis.UniversalClient) *Server {
 	return s
 }
 
-// Sleep returns after d, or when ctx ends.
-func Sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
 // Ping makes one round trip.
 func (s *Server) Ping(ctx context.Context) error {
 	_, err := call.Detached(ctx, s.Life, func(ctx context.Context, _ *call.Sending) (any, error) {
