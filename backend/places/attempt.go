@@ -231,6 +231,10 @@ func (a *attempt) forget(gone bool) {
 	a.leave()
 	a.s = nil
 	if l := a.b.lines[a.req.Key]; l != nil {
-		l.changed(a.place.ID, map[bool]Change{true: Ended, false: Interrupted}[gone])
+		change := Interrupted
+		if gone {
+			change = Ended
+		}
+		l.changed(a.place.ID, change)
 	}
 }
