@@ -40,7 +40,7 @@ func TestTryLockNamesTheHolder(t *testing.T) {
 		if !errors.As(err, &locked) || locked.Holder.Owner != "other" || locked.Holder.Left != time.Minute {
 			t.Fatalf("the holder is not in %#v", err)
 		}
-		const want = `lock: try "k" on fake: locked by "stranger", token 1, 1m0s left`
+		const want = `lock "k" on fake: locked by "stranger", token 1, 1m0s left`
 		if err.Error() != want {
 			t.Fatalf("got  %s\nwant %s", err, want)
 		}

@@ -17,14 +17,14 @@ import (
 // or none, in an order of their own: by name, so that two calls with the same locks in
 // another order cannot wait for each other. Locks with the same name are locked in the order
 // in which their clients were made, so make clients in the same order everywhere. An All among
-// ms counts as its parts, any other Composed lock as one of its own name. A lock that is being
-// migrated has its new name. If that is not the old one, clients that name the old lock and
-// clients that name the migration lock them in different orders, so give Lock a deadline while
-// both exist. If ms is empty or contains a lock twice, Lock and TryLock return an ErrInvalid.
+// ms counts as its parts. A lock that is being migrated counts as one lock with its new name.
+// If that is not the old one, clients that name the old lock and clients that name the
+// migration lock them in different orders, so give Lock a deadline while both exist. If ms is
+// empty or contains a lock twice, Lock and TryLock return an ErrInvalid.
 //
-// ctx bounds the whole of Lock, WithWait of a part the wait for that part. If one part cannot be locked, the others are unlocked again,
-// last first, and Lock returns the error of that part. If one is lost while others are waited
-// for, Lock begins again.
+// ctx bounds the whole of Lock, WithWait of a part the wait for that part. If one part cannot
+// be locked, the others are unlocked again, last first, and Lock returns the error of that
+// part. If one is lost while others are waited for, Lock begins again.
 //
 // The lease ends as soon as any part ends, with the error of that part. The other parts stay
 // held until Unlock, since work under the lease may need a moment to stop: call Unlock also
@@ -35,8 +35,8 @@ import (
 // The name is that of the parts joined by "+", with a backslash before each "+" and backslash
 // in them. Each part reports its own events.
 func All(ms ...Mutex) Mutex {
-	parts, err := flatten(ms)
-	slices.SortStableFunc(parts, func(x, y Mutex) int { return rankOf(x).compare(rankOf(y)) })
+	given, err := flatten(ms)
+	parts := slices.SortedStableFunc(slices.Values(given), func(x, y Mutex) int { return rankOf(x).compare(rankOf(y)) })
 	if err == nil {
 		err = validParts(parts)
 	}
@@ -44,25 +44,14 @@ func All(ms ...Mutex) Mutex {
 	for i, m := range parts {
 		names[i] = escapePart.Replace(m.Name())
 	}
-	return &all{inOrder{name: strings.Join(names, "+"), parts: parts, err: err}}
+	return &all{inOrder{name: strings.Join(names, "+"), parts: parts, err: err}, given}
 }
 
-// InOrder returns the lock of a name that is held while all of ms are held, as that of All,
-// but locks them in the order of ms. Every process must use the same order, or two of them
-// can wait for each other. If ms is empty or contains a lock twice, InOrder returns an
-// ErrInvalid.
-func InOrder(name string, ms ...Mutex) (Mutex, error) {
-	if err := validParts(ms); err != nil {
-		return nil, err
-	}
-	return &inOrder{name: name, parts: slices.Clone(ms)}, nil
-}
-
-// Composed is a Mutex that locks other locks. In All it counts as one lock with its own
+// composed is a Mutex that locks other locks. In All it counts as one lock with its own
 // Name, and as each of its Parts when All looks for a lock that occurs twice. Name and Parts
 // must be the same in every process; Parts may contain locks that this process does not
-// lock. A Composed lock without Parts can never be locked.
-type Composed interface {
+// lock. A composed lock without Parts can never be locked.
+type composed interface {
 	Mutex
 	Parts() []Mutex
 }
@@ -70,9 +59,19 @@ type Composed interface {
 var escapePart = strings.NewReplacer(`\`, `\\`, `+`, `\+`)
 
 // all is the Mutex that All makes, with its parts in canonical order.
-type all struct{ inOrder }
+type all struct {
+	inOrder
+	given []Mutex // the parts in the order in which All got them
+}
 
-// inOrder is the Mutex that InOrder makes.
+// InOrder returns the lock of a name that locks the parts of a in the order in which All got
+// them, or an error if they cannot be locked together. Package migrate finds it by the method.
+// Every process must use the same order, or two of them can wait for each other.
+func (a *all) InOrder(name string) (Mutex, error) {
+	return &inOrder{name: name, parts: a.given}, a.err
+}
+
+// inOrder is the Mutex that locks its parts one after the other.
 type inOrder struct {
 	name  string
 	parts []Mutex
@@ -219,7 +218,7 @@ func rankOf(m Mutex) (r rank) {
 	case clientLock:
 		l := m.lock()
 		return rank{l.name, l.client.name, l.client.seq}
-	case Composed:
+	case composed:
 		if parts := m.Parts(); len(parts) > 0 {
 			r = rankOf(parts[len(parts)-1])
 		}
@@ -230,7 +229,7 @@ func rankOf(m Mutex) (r rank) {
 
 // locksOf returns the locks that m locks.
 func locksOf(m Mutex) (locks []Mutex) {
-	c, ok := m.(Composed)
+	c, ok := m.(composed)
 	if !ok {
 		return []Mutex{m}
 	}

@@ -2,8 +2,12 @@ package lock
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +21,8 @@ import (
 //	  ttl: 30s
 //
 // Only URL is required. The other fields override the parameters of the URL, and options of
-// OpenConfig override both. Durations are strings such as 500ms, 30s or 1h.
+// OpenConfig override both. Durations are strings such as 500ms, 30s or 1h. A key that is none
+// of the fields is an ErrInvalid.
 //
 // Printing or logging a Config shows no password. Encoding it does.
 type Config struct {
@@ -77,6 +82,47 @@ func (c Config) options() ([]Option, error) {
 		out = append(out, clientOption(func(o *clientConfig) { o.lazy = *c.Lazy }))
 	}
 	return out, nil
+}
+
+// settings is a Config without its methods.
+type settings Config
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Config) UnmarshalJSON(text []byte) error {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return err
+	}
+	if err := checkKeys(keys); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, (*settings)(c))
+}
+
+// UnmarshalYAML implements the interface of the YAML packages.
+func (c *Config) UnmarshalYAML(decode func(any) error) error {
+	var keys map[string]any
+	if err := decode(&keys); err != nil {
+		return err
+	}
+	if err := checkKeys(keys); err != nil {
+		return err
+	}
+	return decode((*settings)(c))
+}
+
+func checkKeys[V any](keys map[string]V) error {
+	var known []string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		known = append(known, name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(known, key) {
+			return backend.Invalid("config key", key, strings.Join(known, ", "))
+		}
+	}
+	return nil
 }
 
 // String returns the configuration without the password and the parameters of the URL.

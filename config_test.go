@@ -16,9 +16,7 @@ import (
 
 func decode(t *testing.T, s string) (cfg lock.Config) {
 	t.Helper()
-	d := json.NewDecoder(strings.NewReader(s))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&cfg); err != nil {
+	if err := json.Unmarshal([]byte(s), &cfg); err != nil {
 		t.Fatal(err)
 	}
 	return cfg
@@ -49,6 +47,20 @@ func TestOpenConfig(t *testing.T) {
 			_ = c.Close(t.Context())
 		}
 	})
+}
+
+// A key that is none of the fields is refused with those that are, and its value does not show.
+func TestConfigRefusesUnknownKeys(t *testing.T) {
+	var cfg lock.Config
+	err := json.Unmarshal([]byte(`{"url": "mem:", "tll": "secret"}`), &cfg)
+	wantErr(t, "an unknown key", err, lock.ErrInvalid)
+	if text := err.Error(); !strings.Contains(text, `"tll"`) || !strings.Contains(text, "url, ttl, renew, wait") || strings.Contains(text, "secret") {
+		t.Errorf("got %q", text)
+	}
+	cfg = lock.Config{TTL: "1m"}
+	if err := json.Unmarshal([]byte(`{"url": "mem:"}`), &cfg); err != nil || cfg.TTL != "1m" {
+		t.Errorf("a key that is missing: got %+v, %v, want the value that was there", cfg, err)
+	}
 }
 
 func TestOpenConfigRefuses(t *testing.T) {

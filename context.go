@@ -2,10 +2,11 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"strings"
 	"sync/atomic"
+
+	"github.com/interlock-go/lock/internal/work"
 )
 
 // leaseKey is the context key of the innermost lease.
@@ -30,8 +31,11 @@ type leaseContext struct {
 }
 
 func (c *leaseContext) Value(key any) any {
-	if key == (leaseKey{}) {
+	switch key {
+	case leaseKey{}:
 		return c.lease
+	case work.MinHoldKey{}:
+		return c.lease.of
 	}
 	return c.Context.Value(key)
 }
@@ -49,49 +53,4 @@ func (c *leaseContext) Done() <-chan struct{} {
 		c.lease.of.waited(pins)
 	}
 	return c.Context.Done()
-}
-
-// WithLease returns a context for work under l. It ends when l ends, with the cause
-// ErrLost, ErrReleased or ErrClosed, and when caller ends, with caller's cause. It has
-// the values of l.Context(). As with l.Context(), Err looks at the clock, so it returns
-// an error as soon as l has expired. Call end when the work is over.
-func WithLease(caller context.Context, l *Lease) (_ context.Context, end context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(l.Context())
-	cancelDeadline := func() {}
-	if d, ok := caller.Deadline(); ok {
-		inner, cancelDeadline = context.WithDeadline(inner, d)
-	}
-	ctx := &workContext{Context: inner, l: l, caller: caller, cancel: cancel}
-	stop := context.AfterFunc(caller, ctx.follow)
-	return ctx, func() {
-		stop()
-		cancelDeadline()
-		cancel(nil)
-	}
-}
-
-// workContext is the context of WithLease. Its Err asks both the lease and the caller's
-// context.
-type workContext struct {
-	context.Context // derived from the lease's context, and ended by the caller's
-	l               *Lease
-	caller          context.Context
-	cancel          context.CancelCauseFunc
-}
-
-func (c *workContext) Err() error {
-	_ = c.l.Err()
-	if err := c.Context.Err(); err != nil {
-		return err
-	}
-	c.follow() // now, so that both contexts end at the same time for fn
-	return c.caller.Err()
-}
-
-// follow ends the context if the caller's has ended. At the caller's deadline it ends by
-// itself, with the error that says so.
-func (c *workContext) follow() {
-	if err := c.caller.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		c.cancel(context.Cause(c.caller))
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/internal/retry"
+	"github.com/interlock-go/lock/internal/work"
 )
 
 type doConfig struct{ wait time.Duration }
@@ -36,7 +37,7 @@ func Do(ctx context.Context, m Mutex, fn func(ctx context.Context) error, opts .
 			err = fmt.Errorf("%w; %w", err, unlockErr)
 		}
 	}()
-	inner, end := WithLease(ctx, l)
+	inner, end := work.WithLease(ctx, l)
 	defer end()
 	return fn(inner)
 }

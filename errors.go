@@ -48,7 +48,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("lock")
-	if e.Op != "lock" || e.Name != "" {
+	if e.Op != "lock" && e.Op != "try" {
 		b.WriteString(": " + e.Op)
 	}
 	if e.Name != "" {

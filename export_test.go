@@ -16,6 +16,7 @@ func Margin(ttl time.Duration) time.Duration { return trust.Margin(ttl) }
 // Bounds of renewals in batches.
 const (
 	AloneAtMost   = renewal.MaxSingle
+	DirectAtMost  = renewal.MaxDirect
 	BatchAtMost   = renewal.MaxBatch
 	BatchesAtMost = renewal.MaxBatches
 )

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 )
 
 var (
-	newClient = locktest.NewClient
-	mustLock  = locktest.MustLock
-	wantErr   = locktest.WantErr
+	newClient = clienttest.NewClient
+	mustLock  = clienttest.MustLock
+	wantErr   = clienttest.WantErr
 )
 
 // fake is a backend whose exchanges a test can make fail. Time is that of the bubble.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/work"
 	"github.com/interlock-go/lock/memlock"
 )
 
@@ -74,7 +75,7 @@ func TestForgotten(t *testing.T) {
 			ctx, cancel := context.WithTimeout(l.Context(), time.Hour)
 			cancel()
 			<-ctx.Done()
-			ctx, cancel = lock.WithLease(t.Context(), l)
+			ctx, cancel = work.WithLease(t.Context(), l)
 			cancel()
 			<-ctx.Done()
 		},
@@ -168,7 +169,7 @@ func TestNotForgotten(t *testing.T) {
 			return cancel
 		},
 		"Done of WithLease": func(t *testing.T, c *lock.Client) func() {
-			ctx, end := lock.WithLease(t.Context(), acquire(t, c.Mutex("x")))
+			ctx, end := work.WithLease(t.Context(), acquire(t, c.Mutex("x")))
 			wait(ctx.Done())
 			return end
 		},

@@ -247,7 +247,8 @@ func TestHandOffLoss(t *testing.T) {
 						t.Fatal(err)
 					}
 				case "renewal":
-					if err := admin.Abandon(t.Context(), backend.Request{Key: "k", Owner: second.BackendHold().Owner()}); err != nil {
+					owner, _ := second.BackendHold()
+					if err := admin.Abandon(t.Context(), backend.Request{Key: "k", Owner: owner}); err != nil {
 						t.Fatal(err)
 					}
 					wantErr(t, "Check", second.Check(t.Context()), lock.ErrLost)

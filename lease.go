@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/internal/engine"
@@ -11,6 +12,32 @@ import (
 // Lease is the right of a holder of a Mutex. It is safe for concurrent use. A lease ends
 // once, by Unlock, by loss or by closing its client. Its methods concern this lease only,
 // never that of a successor.
+//
+// The service keeps a granted lock for a TTL (30 s by default), and the client renews it every
+// third of the TTL. The holder trusts its lease until
+//
+//	the instant before the last successful request was sent + TTL - margin
+//
+// on the local monotonic clock. At that instant at the latest the lease's context ends
+// with [ErrLost], whatever the network does. So it ends before the service can grant the
+// lock to another client. The margin covers clock rates that differ by up to 0.1 % and
+// timers that fire late: TTL/20, at least 10 ms and at most 500 ms, plus TTL/1000. (chrony
+// needs maxslewrate 500 for that; see docs/operations.md.)
+//
+// A stopped process (a debugger, a long pause of the scheduler) notices nothing while it
+// is stopped. It finds its lease ended when it checks next, but requests that it sent
+// before may still arrive.
+//
+// The monotonic clock of a suspended machine stands still. On Linux [Lease.Err] and the Err
+// of its context count that time too, and [Lease.Done] is closed by the next timer, within
+// a third of the TTL. On other systems, and in a virtual machine that its host paused, the
+// client learns of the loss when its next renewal is answered: within a third of the TTL if
+// the network is back by then, else when the TTL has passed on the clock that stood still.
+// Two copies of a virtual machine that are resumed from one snapshot have the same lease and
+// the same token.
+//
+// Against a stopped or suspended holder only the resource itself can protect: pass it the
+// fencing token ([Lease.Token]) and let it refuse a token lower than the highest it has seen.
 type Lease struct {
 	of     lease
 	single singleLease // of, for a lock of a Client
@@ -55,26 +82,11 @@ func (l *Lease) Token() (fence uint64, ok bool) {
 // only, see BackendHold.
 func (l *Lease) Owner() string { return l.of.Owner() }
 
-// BackendHold returns by what the backend itself knows the grant of this lease. It is
-// Owner and Token, except with local hand-off, where several leases share one grant, one
-// after the other. It is zero for a lease of All.
-func (l *Lease) BackendHold() BackendHold {
-	owner, token := l.of.GrantedAs()
-	return BackendHold{owner, token}
-}
-
-// BackendHold identifies a grant at its backend, for a program that asks the backend
-// itself, such as the guards that some drivers have.
-type BackendHold struct {
-	owner string
-	token uint64
-}
-
-// Owner returns the owner id of the request that the backend granted.
-func (h BackendHold) Owner() string { return h.owner }
-
-// Token returns the fencing token of the backend, zero if it has none.
-func (h BackendHold) Token() uint64 { return h.token }
+// BackendHold returns by what the backend itself knows the grant of this lease, for a program
+// that asks the backend, such as the guards that some drivers have. It is Owner and Token,
+// except with local hand-off, where several leases share one grant, one after the other. It is
+// zero for a lease of All.
+func (l *Lease) BackendHold() (owner string, token uint64) { return l.of.GrantedAs() }
 
 // Parts returns the leases that this one consists of, in the order in which they were
 // granted: those of the parts of All, or both of a lock that is being migrated. Any other
@@ -128,10 +140,6 @@ func (l *Lease) Downgrade(ctx context.Context) error { return l.of.downgrade(ctx
 // the lowest that were free when it was granted. No other trusted lease but one nested in it has
 // any of them, so a slot can number a worker, a shard or a port. It is nil for any other lease.
 func (l *Lease) Slots() []int { return l.of.Slots() }
-
-// RestartMinHold makes the minimum hold (WithMinHold) count from now instead of from
-// the grant. It does nothing for a lease that is nested in another (WithReentry).
-func (l *Lease) RestartMinHold() { l.of.SetMinHoldStart(time.Now()) }
 
 // Unlock ends the lease and frees the lock. The lease's context ends first. Unlock works
 // under a context that has ended. It takes at most 5 s, and not much longer than the lease
@@ -198,3 +206,38 @@ func (c *Client) watch(l *Lease, held *engine.Lease) {
 
 func reportForgotten(held *engine.Lease)  { held.Forgotten(false) }
 func releaseForgotten(held *engine.Lease) { held.Forgotten(true) }
+
+// once runs a function once. Unlike those of sync.Once, later callers wait for it at a channel, so that a testing/synctest
+// bubble sees that they are blocked.
+type once struct {
+	mu          sync.Mutex // guards the fields below
+	begun, over bool
+	ended       chan struct{} // made by the first caller that waits
+}
+
+func (o *once) do(f func()) {
+	o.mu.Lock()
+	first := !o.begun
+	o.begun = true
+	if !first && !o.over && o.ended == nil {
+		o.ended = make(chan struct{})
+	}
+	over, ended := o.over, o.ended
+	o.mu.Unlock()
+	switch {
+	case first:
+		defer o.end() // also if an observer panics
+		f()
+	case !over:
+		<-ended
+	}
+}
+
+func (o *once) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+	if o.ended != nil {
+		close(o.ended)
+	}
+}

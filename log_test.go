@@ -11,6 +11,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/memlock"
 )
 
 // defaultLog collects all that goes to slog.Default() until the end of the test.
@@ -127,5 +128,44 @@ func TestDefaultLoggerInAnOutage(t *testing.T) {
 		runtime.KeepAlive(leases) // else they are reported as forgotten
 		lost := `msg="lock lost"`
 		wantLines(t, "an outage", out.take(), `msg="lock renewals fail`, lost, lost, lost, `lost=10`)
+	})
+}
+
+// Waits without a limit that have lasted a minute are one line, and those with a limit none.
+func TestOverdueWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := defaultLog(t)
+		c, err := lock.New(memlock.New(), lock.WithTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		l := mustLock(t, c.Mutex("k"))
+		waiting := func(n int, ctx context.Context, opts ...lock.MutexOption) {
+			for range n {
+				go func() {
+					if l, err := c.Mutex("k", opts...).Lock(ctx); err == nil {
+						_ = l.Unlock(context.Background())
+					}
+				}()
+			}
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		waiting(1, short)
+		waiting(1, t.Context(), lock.WithWait(time.Hour))
+		time.Sleep(2 * time.Minute)
+		wantLines(t, "waits with a limit", out.take())
+		waiting(100, t.Context())
+		time.Sleep(time.Minute - time.Millisecond)
+		wantLines(t, "waits that last for less than a minute", out.take())
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		wantLines(t, "a minute", out.take(), `msg="waiting for lock without a limit; WithWait or a context with a deadline bounds it"`)
+		time.Sleep(time.Hour)
+		wantLines(t, "later", out.take())
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }

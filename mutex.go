@@ -11,42 +11,6 @@ import (
 	"github.com/interlock-go/lock/internal/retry"
 )
 
-// Mutex is a named lock that at most one [Lease] holds at a time, among all clients of
-// the same backend. A Mutex has no state, so it may be kept, shared and used by any number
-// of goroutines at once.
-type Mutex interface {
-	// Name returns the name of the lock.
-	Name() string
-
-	// Lock waits until the lock is granted and returns the lease. ctx bounds the wait
-	// only: a granted lease outlives it.
-	//
-	// If ctx ends first, Lock returns an error that matches ctx.Err(), and nothing
-	// remains on the backend. If the backend does not acknowledge that within a quarter
-	// of a second, the error also matches ErrUncertain, and cleaning up goes on in the
-	// background until it is acknowledged or the lease has expired.
-	Lock(ctx context.Context) (*Lease, error)
-
-	// TryLock makes one attempt. If another client holds the lock or waits for it,
-	// TryLock returns an error that matches ErrLocked, with the holder if it is known.
-	TryLock(ctx context.Context) (*Lease, error)
-}
-
-// An Inspector is a Mutex that can ask its backend for its holder and its waiters. The
-// locks of a Client are Inspectors; for a backend that cannot inspect, Inspect returns
-// an error that matches errors.ErrUnsupported.
-type Inspector interface {
-	Mutex
-	Inspect(ctx context.Context) (Info, error)
-}
-
-// A ChangeWatcher is an Inspector that is notified of changes, see Client.WatchChanges. The
-// locks of a Client are ChangeWatchers.
-type ChangeWatcher interface {
-	Inspector
-	WatchChanges(ctx context.Context, changed func()) error
-}
-
 // mutex is the Mutex of one key of a client.
 type mutex struct {
 	client *Client
@@ -144,7 +108,7 @@ func (m *mutex) acquire(ctx context.Context, op string, wait bool) (*Lease, erro
 	return l, nil
 }
 
-// Inspect implements Inspector.
+// Inspect is Client.Inspect, for packages elect and migrate.
 func (m *mutex) Inspect(ctx context.Context) (Info, error) {
 	if m.bound.err != nil {
 		return Info{}, m.client.wrap("inspect", m.name, m.bound.err)
@@ -152,7 +116,12 @@ func (m *mutex) Inspect(ctx context.Context) (Info, error) {
 	return m.client.Inspect(ctx, m.name)
 }
 
-// WatchChanges implements ChangeWatcher.
+// WatchChanges is Client.WatchChanges, for package elect.
 func (m *mutex) WatchChanges(ctx context.Context, changed func()) error {
 	return m.client.WatchChanges(ctx, m.name, changed)
 }
+
+// clientLock is a lock of a Client.
+type clientLock interface{ lock() *mutex }
+
+func (m *mutex) lock() *mutex { return m }

@@ -17,32 +17,6 @@ import (
 	"github.com/interlock-go/lock/internal/task"
 )
 
-// Open opens the backend that a URL names. Its driver must have been imported:
-//
-//	mem://shared                          goroutines of one process
-//	file:///var/lib/app/locks             processes of one machine
-//	redis://user:password@host:6379/0     all clients of the server
-//
-// Besides the parameters of the driver every URL accepts ttl (as WithTTL), wait (as WithWait),
-// renew=false (as WithoutRenewal), local_hand_off=true (as WithLocalHandOff) and lazy=true (as
-// WithLazyOpen). Options given in code override them. Open fails within a bounded time if the
-// service does not answer, unless it is opened lazily. ctx bounds opening only.
-func Open(ctx context.Context, url string, opts ...Option) (*Client, error) {
-	u, fromURL, err := parseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	c := newClient(append(fromURL, opts...))
-	if c.cfg.lazy {
-		return c.openLazily(ctx, u, url)
-	}
-	b, err := backend.Open(ctx, u)
-	if err != nil {
-		return nil, &Error{Op: "open", Backend: u.Scheme, Err: err}
-	}
-	return c.openOver(ctx, b)
-}
-
 // parseURL parses a URL and returns the options in it.
 func parseURL(url string) (*backend.URL, []Option, error) {
 	u, err := backend.ParseURL(url)

@@ -186,8 +186,8 @@ func WithRequire(r ...backend.Requirement) Option {
 // An outage takes a few lines at level Warn, however many leases it concerns: one when renewals
 // have failed for a second, with the number of leases, one when none fails any more, with the
 // number of leases that were lost, and one for each of the first three of these. Each lease that
-// is lost otherwise takes one line. A cleanup that was given up is logged at Warn at most every
-// 10 s. All else is logged at Debug, each failed renewal too, and not to slog.Default().
+// is lost otherwise takes one line. A cleanup that was given up, and a wait without a limit that
+// has lasted a minute, are logged at Warn at most every 10 s. All else is logged at Debug, each failed renewal too, and not to slog.Default().
 //
 // A line may be written in a goroutine that asks a lease or its context for Err. So a handler
 // must not ask a context for Err while it holds a lock of its own.

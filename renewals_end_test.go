@@ -29,9 +29,9 @@ func inBatch(t *testing.T) (b *batcher, c *lock.Client, batched, queued []*lock.
 		return nil, true
 	}
 	c = newClient(t, b, lock.WithTTL(ttl))
-	held := lockMany(t, c, lock.AloneAtMost+lock.BatchAtMost+2)
+	held := lockMany(t, c, lock.DirectAtMost+lock.BatchAtMost+2)
 	time.Sleep((ttl-lock.Margin(ttl))/3 + time.Millisecond)
-	if n := b.count("batch"); n != 1 || b.count("renew") != lock.AloneAtMost {
+	if n := b.count("batch"); n != 1 || b.count("renew") != lock.DirectAtMost {
 		t.Fatalf("%d batches and %d renewals alone", n, b.count("renew"))
 	}
 	where := map[string]string{} // which is where is the scheduler's choice
@@ -148,17 +148,17 @@ func TestMembersGiveUpABatch(t *testing.T) {
 			return nil, true
 		}
 		c := newClient(t, b, lock.WithTTL(10*time.Minute))
-		held := lockMany(t, c, lock.AloneAtMost+lock.BatchAtMost)
+		held := lockMany(t, c, lock.DirectAtMost+lock.BatchAtMost)
 		patient, cancel := context.WithCancel(t.Context())
 		hasty, cancelHasty := context.WithTimeout(t.Context(), time.Second)
 		defer cancelHasty()
 		checked := make(chan error, len(held))
 		check := func(l *lock.Lease, ctx context.Context) { checked <- l.Check(ctx) }
-		for _, l := range held[:lock.AloneAtMost] {
+		for _, l := range held[:lock.DirectAtMost] {
 			go check(l, patient)
 		}
 		synctest.Wait()
-		for i, l := range held[lock.AloneAtMost:] {
+		for i, l := range held[lock.DirectAtMost:] {
 			if i < 10 {
 				go check(l, hasty)
 			} else {

@@ -92,7 +92,7 @@ func TestFewRenewalsGoAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &batcher{fake: newFake()}
 		b.spoil = slow(100 * time.Millisecond)
-		held := lockMany(t, newClient(t, b, lock.WithTTL(ttl)), lock.AloneAtMost)
+		held := lockMany(t, newClient(t, b, lock.WithTTL(ttl)), lock.DirectAtMost)
 		time.Sleep(10 * ttl)
 		wantHeld(t, held...)
 		if n := b.count("batch"); n != 0 {
@@ -145,7 +145,7 @@ func TestTrustOfABatchIsCountedFromItsRequest(t *testing.T) {
 		const each = 30 * time.Millisecond
 		b.spoil = slow(each)
 		start := time.Now()
-		held := lockMany(t, newClient(t, b, lock.WithTTL(ttl)), lock.AloneAtMost+10)
+		held := lockMany(t, newClient(t, b, lock.WithTTL(ttl)), lock.DirectAtMost+10)
 		time.Sleep(ttl / 2)
 		due := (ttl - lock.Margin(ttl)) / 3
 		batch := b.lastBatch()
@@ -346,6 +346,35 @@ func TestBatchesThatAreUnsupported(t *testing.T) {
 		wantHeld(t, held...)
 		if b.count("batch") != n {
 			t.Fatal("it was asked again")
+		}
+	})
+}
+
+// A service that does one thing after the other renews thousands of leases in batches, of which the last waits for longer
+// than one renewal may take: single requests instead would take the time of the batches.
+func TestManyLeasesOfABusyService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		b := &batcher{fake: newFake()}
+		busy := make(chan struct{}, 1)
+		b.spoil = func(ctx context.Context, op string, _ int) (error, bool) {
+			took := map[string]time.Duration{"renew": 2 * time.Millisecond, "batch": ttl / 100}[op]
+			if took == 0 {
+				return nil, true
+			}
+			select {
+			case busy <- struct{}{}:
+			case <-ctx.Done():
+				return backend.Uncertain(ctx.Err()), false
+			}
+			time.Sleep(took) // the service goes on if the client has left
+			<-busy
+			return nil, true
+		}
+		held := lockMany(t, newClient(t, b, lock.WithTTL(ttl)), n)
+		for range 3 {
+			time.Sleep(ttl)
+			wantHeld(t, held...)
 		}
 	})
 }

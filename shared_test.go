@@ -47,7 +47,7 @@ func TestFreePermits(t *testing.T) {
 		}
 	}
 	want("nothing holds it", 5)
-	two, one := mustLock(t, s.Weighted(2)), mustLock(t, s.Weighted(1))
+	two, one := mustLock(t, s.Weighted(2)), mustLock(t, s)
 	want("two and one are held", 2)
 	if err := two.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestAllOverShares(t *testing.T) {
 	if err := lock.Do(t.Context(), rw.RLocker(), func(context.Context) error { return nil }); err != nil {
 		t.Errorf("a reader beside that of All: got %v, want nil", err)
 	}
-	for _, twice := range []lock.Mutex{lock.All(rw, rw.RLocker()), lock.All(sem.Weighted(1), sem.Weighted(2)), lock.All(c.Mutex("rw"), rw)} {
+	for _, twice := range []lock.Mutex{lock.All(rw, rw.RLocker()), lock.All(sem, sem.Weighted(2)), lock.All(c.Mutex("rw"), rw)} {
 		_, err := twice.TryLock(t.Context())
 		wantErr(t, "All of two shares of one lock", err, lock.ErrInvalid)
 	}
@@ -234,8 +234,8 @@ func TestSharesWithLocalHandOff(t *testing.T) {
 	if err != nil || len(info.Others) != 1 || info.Others[0].Token != last || info.Others[0].Owner != r.Owner() {
 		t.Errorf("Inspect: got %+v, %v, want the reader with token %d", info, err, last)
 	}
-	if hold := r.BackendHold(); hold.Owner() != r.Owner() || hold.Token() != last/256 {
-		t.Errorf("BackendHold %+v, want that of the reader", hold)
+	if owner, token := r.BackendHold(); owner != r.Owner() || token != last/256 {
+		t.Errorf("BackendHold %s, %d, want that of the reader", owner, token)
 	}
 	for _, l := range []*lock.Lease{w, r} {
 		if err := l.Unlock(t.Context()); err != nil {

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -43,6 +44,15 @@ func (s Share) Mode() string {
 		return s.String()
 	}
 	return "permits"
+}
+
+// MarshalJSON adds the mode to the fields.
+func (s Share) MarshalJSON() ([]byte, error) {
+	type fields Share
+	return json.Marshal(struct {
+		Mode string `json:"mode"`
+		fields
+	}{s.Mode(), fields(s)})
 }
 
 // Includes reports whether a holder of s also holds o. A holder of the whole key may read, but
@@ -150,17 +160,4 @@ func (c Capabilities) CheckShare(s Share) error {
 		return fmt.Errorf("read locks: %w by backend %s", errors.ErrUnsupported, c.Name)
 	}
 	return fmt.Errorf("semaphores: %w by backend %s", errors.ErrUnsupported, c.Name)
-}
-
-// CapacityError is the error of a shared request whose capacity differs from that of the
-// shared requests that hold the key or wait for it. It matches ErrInvalid.
-func CapacityError(asked, present Share) error {
-	return fmt.Errorf("%w capacity: the lock is used as a %s; want the same, not a %s, until it is free", ErrInvalid, present.kind(), asked.kind())
-}
-
-func (s Share) kind() string {
-	if s.Capacity == 0 {
-		return "read/write lock"
-	}
-	return fmt.Sprintf("semaphore of %d", s.Capacity)
 }

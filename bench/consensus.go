@@ -54,15 +54,16 @@ func etcdPeers(addr string) []measure.Target {
 				}, nil
 			},
 		}, nil
-	}), floor(func(context.Context) (func(context.Context) error, *peer, error) {
+	}), floor(func(context.Context) (writes, *peer, error) {
 		c, err := etcdClient(addr)
 		if err != nil {
-			return nil, nil, err
+			return writes{}, nil, err
 		}
-		return func(ctx context.Context) error {
-			_, err := c.Put(ctx, "floor", "x")
+		put := func(ctx context.Context, name string) error {
+			_, err := c.Put(ctx, "floor/"+name, "x")
 			return err
-		}, &peer{ping: etcdPing(c), close: c.Close}, nil
+		}
+		return writes{put, put}, &peer{ping: etcdPing(c), close: c.Close}, nil
 	})}
 }
 
@@ -129,19 +130,32 @@ func zooKeeperPeers(addr string) []measure.Target {
 			return func(context.Context) error { return l.Unlock() }, nil
 		}
 		return p, nil
-	}), floor(func(context.Context) (func(context.Context) error, *peer, error) {
+	}), floor(func(context.Context) (writes, *peer, error) {
 		c, p, err := zooKeeperClient(addr)
 		if err != nil {
-			return nil, nil, err
+			return writes{}, nil, err
 		}
-		if _, err := c.Create("/floor", nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			c.Close()
-			return nil, nil, err
-		}
-		return func(context.Context) error {
-			_, err := c.Set("/floor", []byte("x"), -1)
+		create := func(path string) error {
+			_, err := c.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			if errors.Is(err, zk.ErrNodeExists) {
+				return nil
+			}
 			return err
-		}, p, nil
+		}
+		if err := create("/floor"); err != nil {
+			c.Close()
+			return writes{}, nil, err
+		}
+		var made once
+		set := func(_ context.Context, name string) error {
+			path := "/floor/" + name
+			if err := made.do(path, func() error { return create(path) }); err != nil {
+				return err
+			}
+			_, err := c.Set(path, []byte("x"), -1)
+			return err
+		}
+		return writes{set, set}, p, nil
 	})}
 }
 

@@ -15,6 +15,7 @@ import (
 // Comparison has the results of one service.
 type Comparison struct {
 	Service string
+	Many    *measure.Report // workers with a lock each, without a delay
 	Delayed *measure.Report // with a delay in each direction: its ratios count round trips
 	Near    *measure.Report // without a delay: its ratios are costs, in round trips of the service
 	Growth  *measure.Report // scenarios of growth, without a delay
@@ -85,13 +86,55 @@ func (c Comparison) tables() []table {
 	return out
 }
 
+// manyFigures are the columns of the first table of a service.
+var manyFigures = []struct {
+	head   string
+	figure func(measure.Summary) float64
+}{
+	{"locks a second", func(s measure.Summary) float64 { return s.PerSecond }},
+	{"p50, µs", func(s measure.Summary) float64 { return float64(s.P50) / float64(time.Microsecond) }},
+	{"server's processor, µs", func(s measure.Summary) float64 { return s.PerServer }},
+	{"client's processor, µs", func(s measure.Summary) float64 { return s.PerClient }},
+	{"allocations", func(s measure.Summary) float64 { return s.PerAllocs }},
+}
+
+// many returns the table of workers with a lock each. In parentheses are the ratios to two writes.
+func (c Comparison) many() table {
+	var base *measure.Summary
+	all := c.Many.Summaries()
+	for i := range all {
+		if all[i].Target == twoWrites {
+			base = &all[i]
+		}
+	}
+	var heads []string
+	for _, f := range manyFigures {
+		heads = append(heads, f.head)
+	}
+	tab := table{Head: strings.Join(heads, " | "), Rule: strings.Repeat("---|", len(heads))}
+	for i := range all {
+		var cells []string
+		for _, f := range manyFigures {
+			text := formatFigure(f.figure(all[i]))
+			if base != nil && base != &all[i] {
+				if ratio := f.figure(all[i]) / f.figure(*base); !math.IsNaN(ratio) {
+					text += fmt.Sprintf(" (× %s)", formatFigure(ratio))
+				}
+			}
+			cells = append(cells, text)
+		}
+		tab.Rows = append(tab.Rows, struct{ Target, Cells string }{all[i].Target, strings.Join(cells, " | ")})
+	}
+	return tab
+}
+
 // remarks returns the violations and errors of the runs.
 func (c Comparison) remarks() []string {
 	var out []string
 	for _, r := range []struct {
 		report *measure.Report
 		how    string
-	}{{c.Delayed, "with the delay"}, {c.Near, "without"}} {
+	}{{c.Many, "with a lock each"}, {c.Delayed, "with the delay"}, {c.Near, "without"}} {
 		for _, v := range r.report.Violations() {
 			out = append(out, v+" ("+r.how+")")
 		}
@@ -146,7 +189,7 @@ func (c Comparison) section() section {
 	if sums := c.Near.Summaries(); len(sums) > 0 {
 		about = fmt.Sprintf("%s on the same machine, raw round trip %s", about, measure.Short(sums[0].Raw))
 	}
-	return section{c.Service, about + ".", c.tables(), growthTables(c.Growth), c.remarks()}
+	return section{c.Service, about + ".", append([]table{c.many()}, c.tables()...), growthTables(c.Growth), c.remarks()}
 }
 
 // Document writes comparisons as docs/performance.md. What it says of the load and of the machine is that of the first

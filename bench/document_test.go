@@ -41,7 +41,7 @@ func TestDocument(t *testing.T) {
 				},
 			}, nil
 		}
-		targets := []measure.Target{{Name: "one", Version: "Memory 1", Open: open}, {Name: "other", Open: open}, {Name: "floor", Open: open, Alone: true}}
+		targets := []measure.Target{{Name: "one", Version: "Memory 1", Open: open}, {Name: "other", Open: open}, {Name: twoWrites, Open: open, Alone: true}}
 		var scenarios []measure.Scenario
 		for _, n := range []int{1, 16, 64} {
 			kind := measure.Contended
@@ -70,13 +70,22 @@ func TestDocument(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		scen, err := measure.New(measure.Many, 4, 0, 0, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets[0].Processor = func(context.Context) (time.Duration, error) { return 0, nil }
+		many, err := measure.Run(t.Context(), measure.Plan{Targets: targets, Scenarios: []measure.Scenario{scen}, Rounds: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
 		var b bytes.Buffer
-		all := []Comparison{{Service: "Memory", Delayed: r, Near: r, Growth: grown}}
+		all := []Comparison{{Service: "Memory", Many: many, Delayed: r, Near: r, Growth: grown}}
 		if err := Document(&b, all); err != nil {
 			t.Fatal(err)
 		}
 		doc := b.String()
-		for _, want := range []string{"## Memory\n", "Memory 1 on the same machine, raw round trip 1ms", "\n| one | 2.00 | ", "\n| other | 2.00 | ", "\n| one | 64 | ", "(images/many-waiters.svg)", "\n| floor | 2.00 | – | – | – | – |\n", "| 2.00 | – | – | – |\n"} {
+		for _, want := range []string{"## Memory\n", "Memory 1 on the same machine, raw round trip 1ms", "\n| one | 2.00 | ", "\n| other | 2.00 | ", "\n| one | 64 | ", "(images/many-waiters.svg)", "\n| two writes | 2.00 | – | – | – | – |\n", "\n| | locks a second | p50, µs | server's processor, µs |", " (× 1.00) | 0.00 | ", "| 2.00 | – | – | – |\n"} {
 			if !strings.Contains(doc, want) {
 				t.Errorf("the document lacks %q:\n%s", want, doc)
 			}

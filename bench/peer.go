@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"strings"
+	"sync"
 
 	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
@@ -47,17 +49,49 @@ func target(name string, open func(ctx context.Context) (*peer, error)) measure.
 	}}
 }
 
-// floor returns a target of two writes without a lock: the share of the service in a lock
+// writes are the two writes of a floor.
+type writes struct {
+	lock, unlock func(ctx context.Context, name string) error
+}
+
+// floor returns a target of two writes without a lock, of a row or key for each name: the share of the service in a lock
 // and an unlock, such as the waits for its disk.
-func floor(open func(ctx context.Context) (write func(context.Context) error, p *peer, err error)) measure.Target {
-	t := target("two writes", func(ctx context.Context) (*peer, error) {
-		write, p, err := open(ctx)
+func floor(open func(ctx context.Context) (writes, *peer, error)) measure.Target {
+	t := target(twoWrites, func(ctx context.Context) (*peer, error) {
+		w, p, err := open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		p.lock = func(ctx context.Context, _ string) (func(context.Context) error, error) { return write, write(ctx) }
+		p.lock = func(ctx context.Context, name string) (func(context.Context) error, error) {
+			return func(ctx context.Context) error { return w.unlock(ctx, name) }, w.lock(ctx, name)
+		}
 		return p, nil
 	})
 	t.Alone = true
 	return t
+}
+
+const twoWrites = "two writes"
+
+// once calls f for each name once, until it has succeeded.
+type once struct{ done sync.Map }
+
+func (o *once) do(name string, f func() error) error {
+	if _, ok := o.done.Load(name); ok {
+		return nil
+	}
+	err := f()
+	if err == nil {
+		o.done.Store(name, nil)
+	}
+	return err
+}
+
+func addrOf(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	addr, _, _ := strings.Cut(rest, "/")
+	return addr
 }

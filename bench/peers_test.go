@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	}
 	conformance.WorkerMain() // the processes with dead waiters
 	code := provision.Run(m)
-	if code == 0 && *documents != "" {
+	if *documents != "" { // also if a service failed: the others may have taken an hour
 		if err := writeDocuments(*documents); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -81,55 +81,67 @@ func writeDocuments(folder string) error {
 	return nil
 }
 
-// service is a server and the peers on it. A URL contains the address once, so that the
-// address of a proxy can replace it.
+// service is a service and the peers on it. Its URL contains the address once, so that the address of a proxy can replace
+// it.
 type service struct {
 	name  string
-	start func(b *testing.B) (url string)
+	start func(b *testing.B) servers
 	peers func(url string) []measure.Target
+}
+
+// servers are those of a service.
+type servers struct {
+	url string
+	all []*provision.Server
+}
+
+func one(s *provision.Server) servers { return servers{s.URL(), []*provision.Server{s}} }
+
+// processor returns the processor time that the servers have used.
+func (s servers) processor(ctx context.Context) (sum time.Duration, err error) {
+	for _, one := range s.all {
+		d, err := one.Processor(ctx)
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
 }
 
 // noPeers is for services for which no other lock in Go is known.
 func noPeers(string) []measure.Target { return nil }
 
-func addrOf(url string) string {
-	_, rest, _ := strings.Cut(url, "://")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		rest = rest[i+1:]
-	}
-	addr, _, _ := strings.Cut(rest, "/")
-	return addr
-}
-
 // manyConnections is for the clients of idle processes.
 var manyConnections = provision.Options{Args: []string{"--max-connections=4000"}}
 
 var services = []service{
-	{"Redis", func(b *testing.B) string { return provision.NewRedis(b, provision.AnyRedis, provision.Options{}).URL() },
+	{"Redis", func(b *testing.B) servers { return one(provision.NewRedis(b, provision.AnyRedis, provision.Options{})) },
 		func(url string) []measure.Target { return redisPeers(addrOf(url)) }},
-	{"Redlock, five nodes", func(b *testing.B) string {
+	{"Redlock, five nodes", func(b *testing.B) servers {
+		var nodes servers
 		var addrs []string
 		for range 5 {
-			addrs = append(addrs, addrOf(provision.NewRedis(b, provision.AnyRedis, provision.Options{}).URL()))
+			s := provision.NewRedis(b, provision.AnyRedis, provision.Options{})
+			nodes.all, addrs = append(nodes.all, s), append(addrs, s.Addr())
 		}
-		return "redlock://" + strings.Join(addrs, ",") + "/0"
+		nodes.url = "redlock://" + strings.Join(addrs, ",") + "/0"
+		return nodes
 	}, func(url string) []measure.Target {
 		return []measure.Target{redsyncOn("redsync, five nodes", strings.Split(addrOf(url), ","))}
 	}},
-	{"etcd", func(b *testing.B) string { return provision.NewEtcd(b, provision.AnyEtcd, provision.Options{}).URL() },
+	{"etcd", func(b *testing.B) servers { return one(provision.NewEtcd(b, provision.AnyEtcd, provision.Options{})) },
 		func(url string) []measure.Target { return etcdPeers(addrOf(url)) }},
-	{"ZooKeeper", func(b *testing.B) string { return provision.NewZooKeeper(b, provision.AnyZooKeeper).URL() },
+	{"ZooKeeper", func(b *testing.B) servers { return one(provision.NewZooKeeper(b, provision.AnyZooKeeper)) },
 		func(url string) []measure.Target { return zooKeeperPeers(addrOf(url)) }},
-	{"PostgreSQL", func(b *testing.B) string {
-		return provision.NewPostgres(b, provision.Postgres15, "max_connections=2000").URL()
+	{"PostgreSQL", func(b *testing.B) servers {
+		return one(provision.NewPostgres(b, provision.Postgres15, "max_connections=2000"))
 	}, postgresPeers},
-	{"MySQL", func(b *testing.B) string { return provision.NewMySQL(b, provision.MySQL9, manyConnections).URL() }, mysqlPeers},
-	{"MariaDB", func(b *testing.B) string {
-		return provision.NewMySQL(b, provision.MariaDB10, manyConnections).URL()
-	}, mysqlPeers},
-	{"Memcached", func(b *testing.B) string { return provision.NewMemcached(b, provision.Options{}).URL() }, noPeers},
-	{"NATS", func(b *testing.B) string { return provision.NewNATS(b, provision.NATS2, provision.Options{}).URL() }, noPeers},
-	{"S3 (Versity Gateway)", func(b *testing.B) string { return provision.NewS3(b, provision.VersityGW, provision.Options{}).URL() }, noPeers},
+	{"MySQL", func(b *testing.B) servers { return one(provision.NewMySQL(b, provision.MySQL9, manyConnections)) }, mysqlPeers},
+	{"MariaDB", func(b *testing.B) servers { return one(provision.NewMySQL(b, provision.MariaDB10, manyConnections)) }, mysqlPeers},
+	{"Memcached", func(b *testing.B) servers { return one(provision.NewMemcached(b, provision.Options{})) }, memcachedPeers},
+	{"NATS", func(b *testing.B) servers { return one(provision.NewNATS(b, provision.NATS2, provision.Options{})) }, natsPeers},
+	{"S3 (Versity Gateway)", func(b *testing.B) servers { return one(provision.NewS3(b, provision.VersityGW, provision.Options{})) }, noPeers},
 }
 
 // redisCalls has the commands that a peer sends and that its scripts do not call. For
@@ -172,18 +184,19 @@ func countRedis(b *testing.B, addr string, commands []string) func(context.Conte
 func BenchmarkPeers(b *testing.B) {
 	for _, s := range services {
 		b.Run(s.name, func(b *testing.B) {
-			url := s.start(b)
+			servers := s.start(b)
 			for b.Loop() {
 				c := Comparison{Service: s.name}
-				delayed, closeProxies, err := measure.Delayed(url, delay)
+				delayed, closeProxies, err := measure.Delayed(servers.url, delay)
 				if err != nil {
 					b.Fatal(err)
 				}
-				c.Delayed = compare(b, s, delayed, url)
+				c.Delayed = compare(b, s, delayed, servers)
 				c.Delayed.Delay = delay
 				closeProxies()
-				c.Near = compare(b, s, url, url)
-				c.Growth = grow(b, s, url)
+				c.Many = many(b, s, servers)
+				c.Near = compare(b, s, servers.url, servers)
+				c.Growth = grow(b, s, servers)
 				comparisons = append(comparisons, c)
 				for _, sum := range c.Delayed.Summaries() {
 					b.ReportMetric(sum.Ratio, strings.ReplaceAll(fmt.Sprintf("RTT/%s/%s", sum.Target, sum.Scenario.Name()), " ", "-"))
@@ -193,9 +206,19 @@ func BenchmarkPeers(b *testing.B) {
 	}
 }
 
-// compare measures this library and its peers through url. counted is the URL of the
-// server, which counts the operations.
-func compare(b *testing.B, s service, url, counted string) *measure.Report {
+// many measures workers that have a lock each.
+func many(b *testing.B, s service, servers servers) *measure.Report {
+	targets, closeAll := watched(b, servers, append([]measure.Target{measure.Interlock("Interlock", servers.url)}, s.peers(servers.url)...))
+	defer closeAll()
+	scen, err := measure.New(measure.Many, 64, 0, 0, *each)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return run(b, s, targets, []measure.Scenario{scen})
+}
+
+// compare measures this library and its peers through url.
+func compare(b *testing.B, s service, url string, counted servers) *measure.Report {
 	targets, closeAll := watched(b, counted, append([]measure.Target{
 		measure.Interlock("Interlock", url),
 		measure.Interlock("Interlock, local hand-off", url, lock.WithLocalHandOff()),
@@ -216,14 +239,15 @@ func compare(b *testing.B, s service, url, counted string) *measure.Report {
 	return run(b, s, targets, scenarios)
 }
 
-// watched returns the targets with the counters of the server at the URL counted.
-func watched(b *testing.B, counted string, targets []measure.Target) (_ []measure.Target, closeAll func()) {
+// watched returns the targets with the counters of the servers.
+func watched(b *testing.B, counted servers, targets []measure.Target) (_ []measure.Target, closeAll func()) {
 	for i := range targets {
-		if err := targets[i].Watch(b.Context(), counted); err != nil {
+		targets[i].Processor = counted.processor
+		if err := targets[i].Watch(b.Context(), counted.url); err != nil {
 			b.Fatal(err)
 		}
 		if commands, ok := redisCalls[targets[i].Name]; ok {
-			targets[i].Operations = countRedis(b, addrOf(counted), commands)
+			targets[i].Operations = countRedis(b, addrOf(counted.url), commands)
 		}
 	}
 	return targets, func() {
@@ -236,8 +260,8 @@ func watched(b *testing.B, counted string, targets []measure.Target) (_ []measur
 }
 
 // grow measures waiters beside the peers, and dead waiters, in about a minute and a half.
-func grow(b *testing.B, s service, url string) *measure.Report {
-	targets, closeAll := watched(b, url, append([]measure.Target{measure.Interlock("Interlock", url)}, s.peers(url)...))
+func grow(b *testing.B, s service, servers servers) *measure.Report {
+	targets, closeAll := watched(b, servers, append([]measure.Target{measure.Interlock("Interlock", servers.url)}, s.peers(servers.url)...))
 	defer closeAll()
 	var scenarios []measure.Scenario
 	for _, one := range []struct {

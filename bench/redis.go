@@ -23,13 +23,22 @@ func redisPeers(addr string) []measure.Target {
 		redsyncOn("redsync", []string{addr}),
 		rueidisLock("rueidislock, majority of 1", addr, 1),
 		rueidisLock("rueidislock", addr, 2),
-		floor(func(context.Context) (func(context.Context) error, *peer, error) {
+		floor(func(context.Context) (writes, *peer, error) {
 			c := redisClient(addr)
-			return func(ctx context.Context) error { return c.Set(ctx, "floor", "x", ttl*time.Second).Err() },
-				&peer{ping: func(ctx context.Context) error { return c.Ping(ctx).Err() }, close: c.Close}, nil
+			return writes{
+				lock: func(ctx context.Context, name string) error {
+					return c.SetNX(ctx, "floor:"+name, "x", ttl*time.Second).Err()
+				},
+				unlock: func(ctx context.Context, name string) error {
+					return deleteOwn.Run(ctx, c, []string{"floor:" + name}, "x").Err()
+				},
+			}, &peer{ping: func(ctx context.Context) error { return c.Ping(ctx).Err() }, close: c.Close}, nil
 		}),
 	}
 }
+
+// deleteOwn is the usual release of a lock that SET NX has taken.
+var deleteOwn = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
 func redisClient(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 128})

@@ -22,7 +22,7 @@ import (
 func BenchmarkShares(b *testing.B) {
 	for _, s := range services {
 		b.Run(s.name, func(b *testing.B) {
-			url := s.start(b)
+			url := s.start(b).url
 			for b.Loop() {
 				delayed, closeProxies, err := measure.Delayed(url, delay)
 				if err != nil {

@@ -14,11 +14,26 @@ import (
 	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
 
-// The floor of a database updates one row by its key.
-const (
-	floorTable = "CREATE TABLE IF NOT EXISTS floor (id INT PRIMARY KEY, n BIGINT NOT NULL)"
-	floorWrite = "UPDATE floor SET n = n + 1 WHERE id = 1"
-)
+const floorTable = "CREATE TABLE IF NOT EXISTS floor (id BIGINT PRIMARY KEY, n BIGINT NOT NULL)"
+
+// updates returns the writes of a database: each updates the row of a name by its key.
+func updates(exec func(ctx context.Context, statement string, id int64) error, insert, update string) writes {
+	var made once
+	write := func(ctx context.Context, name string) error {
+		id := number(name)
+		if err := made.do(name, func() error { return exec(ctx, insert, id) }); err != nil {
+			return err
+		}
+		return exec(ctx, update, id)
+	}
+	return writes{write, write}
+}
+
+func number(name string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return int64(h.Sum64())
+}
 
 func postgresClient(ctx context.Context, url string) (*pgxpool.Pool, *peer, error) {
 	cfg, err := pgxpool.ParseConfig(url)
@@ -52,9 +67,7 @@ func postgresPeers(url string) []measure.Target {
 			if err != nil {
 				return nil, err
 			}
-			h := fnv.New64a()
-			_, _ = h.Write([]byte(name)) // never fails
-			key := int64(h.Sum64())
+			key := number(name)
 			if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", key); err != nil {
 				c.Release()
 				return nil, err
@@ -66,20 +79,18 @@ func postgresPeers(url string) []measure.Target {
 			}, nil
 		}
 		return p, nil
-	}), floor(func(ctx context.Context) (func(context.Context) error, *peer, error) {
+	}), floor(func(ctx context.Context) (writes, *peer, error) {
 		pool, p, err := postgresClient(ctx, url)
 		if err != nil {
-			return nil, nil, err
+			return writes{}, nil, err
 		}
-		for _, statement := range []string{floorTable, "INSERT INTO floor VALUES (1, 0) ON CONFLICT DO NOTHING"} {
-			if _, err := pool.Exec(ctx, statement); err != nil {
-				return nil, nil, errors.Join(err, p.close())
-			}
+		if _, err := pool.Exec(ctx, floorTable); err != nil {
+			return writes{}, nil, errors.Join(err, p.close())
 		}
-		return func(ctx context.Context) error {
-			_, err := pool.Exec(ctx, floorWrite)
+		return updates(func(ctx context.Context, statement string, id int64) error {
+			_, err := pool.Exec(ctx, statement, id)
 			return err
-		}, p, nil
+		}, "INSERT INTO floor VALUES ($1, 0) ON CONFLICT DO NOTHING", "UPDATE floor SET n = n + 1 WHERE id = $1"), p, nil
 	})}
 }
 
@@ -130,19 +141,17 @@ func mysqlPeers(url string) []measure.Target {
 			}, nil
 		}
 		return p, nil
-	}), floor(func(ctx context.Context) (func(context.Context) error, *peer, error) {
+	}), floor(func(ctx context.Context) (writes, *peer, error) {
 		db, p, err := mysqlClient(url)
 		if err != nil {
-			return nil, nil, err
+			return writes{}, nil, err
 		}
-		for _, statement := range []string{floorTable, "INSERT IGNORE INTO floor VALUES (1, 0)"} {
-			if _, err := db.ExecContext(ctx, statement); err != nil {
-				return nil, nil, errors.Join(err, p.close())
-			}
+		if _, err := db.ExecContext(ctx, floorTable); err != nil {
+			return writes{}, nil, errors.Join(err, p.close())
 		}
-		return func(ctx context.Context) error {
-			_, err := db.ExecContext(ctx, floorWrite)
+		return updates(func(ctx context.Context, statement string, id int64) error {
+			_, err := db.ExecContext(ctx, statement, id)
 			return err
-		}, p, nil
+		}, "INSERT IGNORE INTO floor VALUES (?, 0)", "UPDATE floor SET n = n + 1 WHERE id = ?"), p, nil
 	})}
 }

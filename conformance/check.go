@@ -125,10 +125,6 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 		res.Status, res.Reason = NotRun, reason
 		return res
 	}
-	if reason := leftOut(r.caps.Name, c.ID); reason != "" {
-		res.Status, res.Reason = NotRun, reason
-		return res
-	}
 	if c.long && !r.o.full {
 		res.Status, res.Reason = NotRun, "it runs in the long tier only, with the option Full"
 		return res

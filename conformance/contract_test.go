@@ -39,12 +39,6 @@ until later, so that no other client can be granted the lock while the first one
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.ID, c.Clause, c.Title, strings.Join(c.Needs, ", "))
 	}
-	if pending := conformance.PendingTests(); len(pending) > 0 {
-		b.WriteString("\n## Not kept yet\n\nThese are left out unless `LOCK_TEST_NEXT=1` is set.\n\n| driver | case or test | what a user sees |\n|---|---|---|\n")
-		for _, p := range pending {
-			fmt.Fprintf(&b, "| %s | %s | %s |\n", p.Driver, p.Test, p.Why)
-		}
-	}
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)

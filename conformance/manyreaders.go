@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -89,7 +90,11 @@ func manyReaders(t *T, n int) {
 	}
 	var all sync.WaitGroup
 	for _, l := range leases {
-		all.Go(func() { failed.add(l.Unlock(t.ctx)) })
+		all.Go(func() {
+			if err := l.Unlock(t.ctx); !errors.Is(err, lock.ErrUncertain) { // else it goes on in the background
+				failed.add(err)
+			}
+		})
 	}
 	t.within(limit, fmt.Sprintf("Unlock of %d readers", n), all.Wait)
 	if stood := late(); lost.n+failed.n > 0 && stood > backend.MaxProvisionalTTL/4 {
@@ -99,9 +104,9 @@ func manyReaders(t *T, n int) {
 		t.errorf("readers: want %d leases held, %d are lost, the first with: %v", n, lost.n, lost.first)
 	}
 	if failed.n > 0 {
-		t.errorf("readers: want %d unlocks that return nil, %d failed, the first with: %v", n, failed.n, failed.first)
+		t.errorf("readers: want %d unlocks that return nil or go on in the background, %d failed, the first with: %v", n, failed.n, failed.first)
 	}
-	t.free(t.client(), key, "after many readers", t.slack())
+	t.free(t.client(), key, "after many readers", limit)
 }
 
 // failures counts errors and keeps the first.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/internal/retry"
+	"github.com/interlock-go/lock/internal/work"
 )
 
 // ErrResign is the error that the function of Campaign returns to end its term and to
@@ -48,8 +49,10 @@ func WithOnRetry(f func(err error)) Option { return func(c *config) { c.onRetry 
 //   - lead returns ErrResign: Campaign campaigns again after a pause.
 //   - The lease is lost before lead returns: the same, whatever lead returns, because
 //     a function that was stopped may return any error.
-//   - ctx ends: Campaign returns an error that matches ctx.Err(), joined with lead's
-//     error if that says more.
+//   - ctx ends while lead runs: Campaign returns nil if lead returned nil or the end of its
+//     context, and the release succeeded.
+//   - ctx ends at another time, or lead or the release failed: Campaign returns an error that
+//     matches ctx.Err(), joined with what failed.
 //
 // If Lock fails for a reason that may pass, Campaign tries again after a pause. A wait limit
 // (lock.WithWait) does not end the campaign: the candidate waits again after the least pause,
@@ -91,7 +94,7 @@ func Campaign(ctx context.Context, m lock.Mutex, lead func(ctx context.Context) 
 // runTerm calls lead and then releases l, also if lead panics. It reports whether
 // Campaign campaigns again, and returns the result of the campaign or the reason.
 func runTerm(ctx context.Context, l *lock.Lease, lead func(context.Context) error) (again bool, err error) {
-	term, end := lock.WithLease(ctx, l)
+	term, end := work.WithLease(ctx, l)
 	defer end()
 	defer func() {
 		termErr, leaseErr, leadErr := term.Err(), l.Err(), beyondContext(term, err)
@@ -101,6 +104,8 @@ func runTerm(ctx context.Context, l *lock.Lease, lead func(context.Context) erro
 			ctxErr = termErr // the timer of term fired at ctx's deadline, before that of ctx
 		}
 		switch {
+		case ctxErr != nil && leaseErr == nil && leadErr == nil && unlockErr == nil:
+			err = nil // a leader that was shut down in order
 		case ctxErr != nil:
 			err = campaignError(l.Name(), join(ctxErr, leadErr, unlockErr))
 		case leaseErr != nil:

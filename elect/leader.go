@@ -9,14 +9,17 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/internal/retry"
 )
 
 // Leader returns the holder of m, or nil if m is free. It asks the backend once; the
-// answer may be out of date when it arrives. If m is not a lock.Inspector, as that of
-// lock.All, or its backend cannot inspect, the error matches errors.ErrUnsupported.
+// answer may be out of date when it arrives. If m is not the lock of a client or one that
+// is being migrated, or its backend cannot inspect, the error matches errors.ErrUnsupported.
 func Leader(ctx context.Context, m lock.Mutex) (*lock.Holder, error) {
-	i, ok := m.(lock.Inspector)
+	i, ok := m.(interface {
+		Inspect(ctx context.Context) (lock.Info, error)
+	})
 	if !ok {
 		return nil, &lock.Error{Op: "inspect", Name: m.Name(), Err: errors.ErrUnsupported}
 	}
@@ -69,9 +72,7 @@ func Watch(ctx context.Context, m lock.Mutex, interval time.Duration) iter.Seq2[
 			select {
 			case <-ticker.C:
 			case <-changed:
-				select {
-				case <-time.After(time.Until(asked.Add(interval / 10))):
-				case <-ctx.Done():
+				if !call.Sleep(ctx, time.Until(asked.Add(interval/10))) {
 					return
 				}
 			case <-ctx.Done():
@@ -84,7 +85,9 @@ func Watch(ctx context.Context, m lock.Mutex, interval time.Duration) iter.Seq2[
 // changesOf returns a channel that receives a value after changes of m, as far as the
 // service notifies of them. stop ends that.
 func changesOf(ctx context.Context, m lock.Mutex) (changed <-chan struct{}, stop func()) {
-	w, ok := m.(lock.ChangeWatcher)
+	w, ok := m.(interface {
+		WatchChanges(ctx context.Context, changed func()) error
+	})
 	if !ok {
 		return nil, func() {}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/elect"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/memlock"
 )
 
@@ -212,7 +212,7 @@ func TestWatchChanges(t *testing.T) {
 		n.fail = nil
 		n.mu.Unlock()
 		time.Sleep(15 * time.Second)
-		l := locktest.MustLock(t, newClient(t, space.Backend()).Mutex("k"))
+		l := clienttest.MustLock(t, newClient(t, space.Backend()).Mutex("k"))
 		begun, asked := time.Now(), inspected.count()
 		n.mu.Lock()
 		changed := n.changed

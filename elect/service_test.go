@@ -9,13 +9,13 @@ import (
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/memlock"
 )
 
 var (
-	newClient = locktest.NewClient
-	wantErr   = locktest.WantErr
+	newClient = clienttest.NewClient
+	wantErr   = clienttest.WantErr
 )
 
 // service is a backend in memory whose requests a test can make fail.

@@ -140,6 +140,11 @@ func (s *service) update(ctx context.Context, all []places.Place) (done bool, er
 	if err != nil {
 		return false, s.writeError(ctx, err)
 	}
+	for i := range all {
+		if r.Succeeded {
+			all[i].Version = uint64(r.Header.Revision)
+		}
+	}
 	return r.Succeeded, nil
 }
 

@@ -133,11 +133,15 @@ func (ss *session) sendNow() {
 	}
 }
 
-// answered takes the answer to a keep-alive of time sent.
+// answered takes the answer to a keep-alive of time sent. A proxy that sees the lease end may answer with what is left
+// of it.
 func (ss *session) answered(sent time.Time, ttl int64) {
 	if ttl <= 0 {
 		ss.end(ss.gone(), true)
 		return
+	}
+	if short := ss.ttl - time.Duration(ttl)*time.Second; short > 0 {
+		sent = sent.Add(-short)
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

@@ -214,3 +214,17 @@ func TestEndedSession(t *testing.T) {
 		t.Errorf("Renew: want ErrLost, got %v", err)
 	}
 }
+
+// TestShorterAnswer: an answer that has less than the TTL is trusted for that.
+func TestShorterAnswer(t *testing.T) {
+	ss := &session{ttl: 10 * time.Second, clock: time.NewTimer(time.Hour), news: make(chan struct{})}
+	sent := time.Now()
+	ss.answered(sent, 4)
+	if from, ttl := ss.Trust(); !from.Add(ttl).Equal(sent.Add(4 * time.Second)) {
+		t.Errorf("trusted for %v from the request, want 4s", from.Add(ttl).Sub(sent))
+	}
+	ss.answered(sent, 10)
+	if from, ttl := ss.Trust(); !from.Add(ttl).Equal(sent.Add(10 * time.Second)) {
+		t.Errorf("a later answer: trusted for %v, want 10s", from.Add(ttl).Sub(sent))
+	}
+}

@@ -12,10 +12,10 @@ import (
 
 // Watch implements places.Service.
 func (s *service) Watch(
-	ctx context.Context, key, id string, changed func(string, places.Change),
-) (func(), error) {
-	target, opts := id, []clientv3.OpOption(nil)
-	if id == "" {
+	ctx context.Context, key string, p places.Place, changed func(string, places.Change),
+) (end func(), checked bool, err error) {
+	target, opts := p.ID, []clientv3.OpOption(nil)
+	if p.ID == "" {
 		target, opts = s.folder(key), []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithFilterPut()}
 	}
 	watching, stop := context.WithCancel(s.life.Context())
@@ -31,20 +31,20 @@ func (s *service) Watch(
 			changed(string(e.Kv.Key), c)
 		})
 		if watching.Err() == nil {
-			changed(id, places.Interrupted)
+			changed(p.ID, places.Interrupted)
 		}
 	}) {
 		stop()
-		return nil, backend.ErrClosed
+		return nil, false, backend.ErrClosed
 	}
 	select {
 	case <-established:
-		return stop, nil
+		return stop, false, nil
 	case <-over:
-		return nil, s.readError(ctx, errNotWatched)
+		return nil, false, s.readError(ctx, errNotWatched)
 	case <-ctx.Done():
 		stop()
-		return nil, s.readError(ctx, ctx.Err())
+		return nil, false, s.readError(ctx, ctx.Err())
 	}
 }
 

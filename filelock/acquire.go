@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/interlock-go/lock/backend"
 )
@@ -20,155 +19,147 @@ func (b *Backend) Path(name string) (string, error) {
 
 // TryAcquire implements backend.Backend.
 func (b *Backend) TryAcquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer b.active.Done()
-	t, _, locked, err := b.arrive(ctx, &req, false)
-	if err != nil {
-		return nil, backend.NotExecuted(err)
-	}
-	if locked != nil {
-		return nil, locked
-	}
-	t.hold()
-	return t, nil
+	return b.acquire(ctx, &req, false)
 }
 
 // Acquire implements backend.Waiter. Nothing remains of an attempt that fails.
 func (b *Backend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
+	return b.acquire(ctx, &req, true)
+}
+
+func (b *Backend) acquire(ctx context.Context, req *backend.Request, waits bool) (backend.Grant, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
-	defer b.active.Done()
+	defer b.life.Leave()
 	for first := true; ; first = false {
-		t, p, locked, err := b.arrive(ctx, &req, true)
-		if err != nil {
+		t, before, locked, err := b.arrive(ctx, req, waits)
+		switch {
+		case err != nil:
+			return nil, backend.NotExecuted(err)
+		case t == nil:
+			return nil, locked
+		case locked == nil:
+			t.hold()
+			return t, nil
+		case first && req.OnWait != nil:
+			req.OnWait(locked)
+		}
+		err = b.wait(ctx, t, before, req.TTL)
+		if err == nil {
+			t.hold()
+			return t, nil
+		}
+		if !errors.Is(err, backend.ErrLost) { // else another program deleted the ticket: queue again
+			t.discard()
 			return nil, backend.NotExecuted(err)
 		}
-		if locked != nil {
-			if first && req.OnWait != nil {
-				req.OnWait(locked)
-			}
-			if err := b.wait(ctx, t, p.before, req.TTL); errors.Is(err, errGone) {
-				continue // another program deleted the ticket: queue again
-			} else if err != nil {
-				t.discard()
-				return nil, backend.NotExecuted(err)
-			}
-		}
-		t.hold()
-		return t, nil
 	}
 }
 
-// arrive runs in the critical section. If the request is granted, or this attempt holds the
-// lock, arrive returns its ticket. Else it returns a holder and, with queue=true, also a
-// ticket in the queue and its place.
-func (b *Backend) arrive(ctx context.Context, req *backend.Request, queue bool) (t *ticket, p place, locked *backend.LockedError, err error) {
+// arrive runs in the critical section. If the request is granted, or this attempt holds the lock, arrive returns its
+// ticket. Else it returns a holder and, with waits set, also a ticket in the queue and what that waits for.
+func (b *Backend) arrive(
+	ctx context.Context, req *backend.Request, waits bool,
+) (t *ticket, before uint64, locked *backend.LockedError, err error) {
 	path, err := b.Path(req.Key)
 	if err == nil {
 		err = req.Share.Validate()
 	}
 	if err != nil {
-		return nil, p, nil, err
+		return nil, 0, nil, err
 	}
 	g, err := b.enter(ctx, path, true)
 	if err != nil {
-		return nil, p, nil, err
+		return nil, 0, nil, err
 	}
 	defer g.exit()
-	if t := b.held(ticketID{path, req.Owner}); t != nil {
-		return t, p, nil, nil
+	if t := b.ticket(ticketID{path, req.Owner}); t != nil && t.holds.Load() && t.Renew(ctx, 0) == nil {
+		return t, 0, nil, nil
 	}
-	c := readCounter(g.fence)
-	highest := c.last
-	if highest == 0 { // a new counter, or a damaged one
-		highest = b.floor()
+	c, last := g.counter(), uint64(0)
+	if c.granted != c.last { // else nothing waits, and the directory is read at once
+		if ok, err := g.alive(c.last); err != nil {
+			return nil, 0, nil, err
+		} else if ok {
+			last = c.last
+		}
 	}
-	last, err := g.dir.living(c.last)
+	p, highest := place{before: last}, c.last
+	switch {
+	case last == 0: // the lock is free, or the last waiter has left
+		p, highest, err = g.search(req.Share, c.last)
+	case !req.Share.Exclusive():
+		p, err = g.place(req.Share, newTicket, last, false)
+	}
 	if err != nil {
-		return nil, p, nil, err
-	}
-	holder := c.granted
-	if last == 0 { // the lock is free, or the last waiter has left
-		ns, err := g.dir.numbers()
-		if err != nil {
-			return nil, p, nil, err
-		}
-		highest = slices.Max(append(ns, highest))
-		if last, err = g.dir.lastAlive(ns); err != nil {
-			return nil, p, nil, err
-		}
-		if holder, err = g.dir.firstAlive(ns); err != nil {
-			return nil, p, nil, err
-		}
-	}
-	if p.before = last; !req.Share.Exclusive() {
-		if p, err = g.join(req.Share, c, last); err != nil {
-			return nil, p, nil, err
-		}
+		return nil, 0, nil, err
 	}
 	if p.before != 0 {
-		locked = &backend.LockedError{Holder: g.holder(holder, c.shared > c.granted)}
-		if !queue {
-			return nil, p, locked, nil
+		if locked, err = g.lockedError(c.granted, !waits); err != nil || !waits {
+			return nil, 0, locked, err
 		}
 	}
-	t, err = g.issue(req, highest, last == 0, p)
-	return t, p, locked, err
+	t, err = g.issue(req, highest, p)
+	return t, p.before, locked, err
 }
 
-// holder returns the holder of a ticket, if it is alive. Without it the holder is not known, unless
-// several can hold the lock: then holder looks for the first.
-func (g *guard) holder(n uint64, several bool) (h backend.Holder) {
-	n, err := g.dir.living(n)
-	if n == 0 && err == nil && several {
+// search returns the place of a request, and the highest number that is known, by reading the directory. So a free
+// lock is never granted on the word of the counter.
+func (g *guard) search(s backend.Share, last uint64) (p place, highest uint64, err error) {
+	if highest = last; last == 0 { // a new counter, or a damaged one
+		highest = g.b.floor()
+	}
+	ns, err := g.numbers(newTicket)
+	if err != nil {
+		return p, 0, err
+	}
+	if len(ns) > 0 {
+		highest = max(highest, ns[len(ns)-1])
+	}
+	switch p.before, err = g.lastAlive(ns); {
+	case err != nil:
+	case p.before == 0:
+		p = place{alone: true, slots: s.FreeSlots(nil)}
+	case !s.Exclusive():
+		p, err = g.place(s, newTicket, p.before, false)
+	}
+	return p, highest, err
+}
+
+// lockedError describes the holder: the ticket that was granted last, if it is alive. Else others share the lock, or
+// the one before the next holder has just ended: then the holder is not known without a reading of the directory.
+func (g *guard) lockedError(granted uint64, reads bool) (*backend.LockedError, error) {
+	c, alive, err := g.probe(granted)
+	if !alive && err == nil && reads {
 		var ns []uint64
-		if ns, err = g.dir.numbers(); err == nil {
-			n, err = g.dir.firstAlive(ns)
+		ns, err = g.numbers(newTicket)
+		for c, err = range g.live(ns) {
+			alive = true
+			break
 		}
 	}
-	if n != 0 && err == nil {
-		h = g.dir.holder(n)
+	locked := &backend.LockedError{}
+	if alive {
+		locked.Holder = c.holder()
 	}
-	return h
+	return locked, err
 }
 
-// ticket returns the live ticket of an attempt, or nil.
-func (b *Backend) ticket(id ticketID) *ticket {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.tickets[id]
-}
-
-// held returns the ticket of an attempt that already holds its lock.
-func (b *Backend) held(id ticketID) *ticket {
-	t := b.ticket(id)
-	if t == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.holds || t.verify() != nil {
-		return nil
-	}
-	return t
-}
-
-// Abandon implements backend.Backend. An attempt is one of this Backend, which runs in one
-// process, so no request is late.
+// Abandon implements backend.Backend. An attempt is one of this Backend, which runs in one process, so no request is
+// late.
 func (b *Backend) Abandon(ctx context.Context, req backend.Request) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
-	defer b.active.Done()
+	defer b.life.Leave()
 	path, err := b.Path(req.Key)
 	if err != nil {
 		return err
 	}
 	if t := b.ticket(ticketID{path, req.Owner}); t != nil {
 		t.abandon()
+		t.discard()
 	}
 	return nil
 }

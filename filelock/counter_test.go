@@ -20,15 +20,14 @@ func TestReadCounter(t *testing.T) {
 		"rubbish":                  {},
 		fmt.Sprintf("%020d\n", 7):  {last: 7},
 		fmt.Sprintf("%020d\n1", 7): {last: 7},
-		fmt.Sprintf("%020d\n%020d %020d\n", 7, 6, 6):                                       {last: 7, granted: 6},
-		fmt.Sprintf("%020d\n%020d %020d\n", 7, 6, 5):                                       {last: 7}, // half of a write
-		fmt.Sprintf("%020d\n%020d %020d", 7, 6, 6):                                         {last: 7},
-		fmt.Sprintf("%020d %020d %020d\n", 7, 6, 6):                                        {granted: 6},
-		fmt.Sprintf("%020d\n%020d %020d\nmore", 7, 6, 6):                                   {last: 7, granted: 6},
-		fmt.Sprintf("%020d\n%020d %020d\n%020d\n", 7, 6, 6, 5):                             {last: 7, granted: 6, shared: 5},
-		fmt.Sprintf("%020d\n", 7) + strings.Repeat("\x00", 42) + fmt.Sprintf("%020d\n", 7): {last: 7, shared: 7},
-		fmt.Sprintf("%d\n", uint64(math.MaxUint64)):                                        {last: math.MaxUint64},
-		fmt.Sprintf("%020x\n%020x %020x\n", 171, 171, 171):                                 {},
+		fmt.Sprintf("%020d\n%020d %020d\n", 7, 6, 6):           {last: 7, granted: 6},
+		fmt.Sprintf("%020d\n%020d %020d\n", 7, 6, 5):           {last: 7}, // half of a write
+		fmt.Sprintf("%020d\n%020d %020d", 7, 6, 6):             {last: 7},
+		fmt.Sprintf("%020d %020d %020d\n", 7, 6, 6):            {granted: 6},
+		fmt.Sprintf("%020d\n%020d %020d\nmore", 7, 6, 6):       {last: 7, granted: 6},
+		fmt.Sprintf("%020d\n", 7) + strings.Repeat("\x00", 42): {last: 7},
+		fmt.Sprintf("%d\n", uint64(math.MaxUint64)):            {last: math.MaxUint64},
+		fmt.Sprintf("%020x\n%020x %020x\n", 171, 171, 171):     {},
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -58,11 +57,7 @@ func TestGrantedIsThePredecessor(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			middle := queue(t, ctx, b, "k")
 			last := queue(t, t.Context(), b, "k")
-			d, err := b.open(filepath.Join(b.root, "k"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.Close()
+			d := lockDir(t, b, "k")
 			d.setGranted(granted(g.Token()))
 			cancel()
 			<-middle
@@ -92,12 +87,7 @@ func TestDeadTicketsAreRemovedWhileHeld(t *testing.T) {
 	out := queue(t, t.Context(), b, "k")
 	p.kill()
 	eventually(t, "the removal of the dead ticket", func() bool {
-		d, err := b.open(filepath.Join(b.root, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
-		ns, err := d.numbers()
+		ns, err := lockDir(t, b, "k").numbers(newTicket)
 		return err == nil && len(ns) == 2
 	})
 	release(t, g)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package filelock
 
 import (
@@ -81,7 +83,7 @@ func TestCounterAheadOrDamaged(t *testing.T) {
 	}
 	// What the dead and foreign files say counts as well, and they are swept.
 	foreign := filepath.Join(b.root, "k", fmt.Sprintf("%020d", ahead+100))
-	if err := errors.Join(os.WriteFile(foreign, nil, 0o600), os.WriteFile(filepath.Join(b.root, "k", newFile), []byte("x"), 0o600)); err != nil {
+	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	g := try(t, b, "k")
@@ -132,6 +134,61 @@ func TestFrozenGuard(t *testing.T) {
 	_, err = b.Acquire(t.Context(), request("k"))
 	if err == nil || !strings.Contains(err.Error(), "may be stopped") || errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
+	}
+	wantNoTickets(t, b, "k")
+}
+
+// Another directory in the place of that of a lock is another lock.
+func TestReplacedDirectory(t *testing.T) {
+	b, other := open1(t, t.TempDir()), open1(t, t.TempDir())
+	g := try(t, b, "k")
+	held := try(t, other, "k")
+	mine, theirs := filepath.Join(b.root, "k"), filepath.Join(other.root, "k")
+	if err := errors.Join(os.Rename(mine, mine+".old"), os.Rename(theirs, mine)); err != nil {
+		t.Fatal(err)
+	}
+	err := second(b.TryAcquire(t.Context(), request("k")))
+	var locked *backend.LockedError
+	if !errors.As(err, &locked) || locked.Holder.Token != held.Token() {
+		t.Errorf("want the holder of the directory that is there now, got %v", err)
+	}
+	wantErr(t, g.Renew(t.Context(), time.Minute), backend.ErrLost)
+}
+
+// A probe that keeps the flock of a new ticket from its owner does not take the lock from it: the owner makes another.
+func TestProbedWhileMade(t *testing.T) {
+	b := open1(t, t.TempDir())
+	release(t, try(t, b, "k"))
+	next := uint64(time.Now().Add(1000 * time.Hour).UnixMicro()) // the clock does not reach it, so it is known
+	for deadline, met := time.Now().Add(timeout), 0; met < 5; next += 2 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d probes came while a ticket was made", met)
+		}
+		setCounter(t, b, "k", next-1, 0)
+		probed := make(chan *os.File)
+		go func() {
+			path := ticketPath(filepath.Join(b.root, "k"), next)
+			f, err := os.Open(path)
+			for err != nil {
+				f, err = os.Open(path)
+			}
+			if free, err := tryFlock(f, shared); !free || err != nil {
+				f.Close()
+				f = nil // too late
+			}
+			probed <- f
+		}()
+		g := try(t, b, "k")
+		f := <-probed
+		if f != nil {
+			met++
+			wantErr(t, second(b.TryAcquire(t.Context(), request("k"))), backend.ErrLocked)
+			f.Close()
+		}
+		if want := f != nil; (g.Token() > next) != want {
+			t.Fatalf("token %d after ticket %d, which a probe had locked: %v", g.Token(), next, want)
+		}
+		release(t, g)
 	}
 	wantNoTickets(t, b, "k")
 }

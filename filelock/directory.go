@@ -3,168 +3,90 @@ package filelock
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-
-	"github.com/interlock-go/lock/backend"
+	"sync"
 )
 
-// prepare creates the root and makes sure that flock excludes there.
-func (b *Backend) prepare() error {
-	// The existing part of the path is checked first, so that nothing is created on
-	// a file system that is refused.
-	have := b.root
-	for {
-		if _, err := os.Stat(have); err == nil || !errors.Is(err, fs.ErrNotExist) || have == filepath.Dir(have) {
-			break
-		}
-		have = filepath.Dir(have)
-	}
-	if err := checkFS(have, b.allowFUSE); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(b.root), b.mode.Perm()); err != nil {
-		return b.rootErr(err)
-	}
-	if err := b.makeRoot(); err != nil {
-		return err
-	}
-	if err := checkFS(b.root, b.allowFUSE); err != nil {
-		return err
-	}
-	f, err := os.Open(b.root)
-	if err != nil {
-		return b.rootErr(err)
-	}
-	defer f.Close()
-	if _, err := tryFlock(f, shared); err != nil {
-		return fmt.Errorf("directory %q: its file system does not support flock: %w: %w", b.root, errors.ErrUnsupported, err)
-	}
-	return b.touch()
-}
+const (
+	fenceFile = "fence"
+	maxOpen   = 64 // directories that stay open, with three files each, while no request uses them
+)
 
-func (b *Backend) rootErr(err error) error {
-	return fmt.Errorf("lock directory %q must be a directory that this user can write to: %w", b.root, err)
-}
-
-// makeRoot creates the root if it is missing, and checks who can write to it.
-func (b *Backend) makeRoot() error {
-	info, err := os.Stat(b.root)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = b.build(b.root); err == nil {
-			info, err = os.Stat(b.root)
-		}
-	}
-	if err != nil {
-		return b.rootErr(err)
-	}
-	if !info.IsDir() {
-		return backend.Invalid("directory", b.root, "a directory, not another kind of file")
-	}
-	if found := b.unsafeRoot(info); found != "" {
-		return backend.Invalid("directory", b.root, "one that only this user and root can change, or mode=2770 (WithMode) to share it with a group, mode=0777 with all users; "+found)
-	}
-	return nil
-}
-
-// unsafeRoot returns which user can change the root although the mode does not share it,
-// "" if there is none.
-func (b *Backend) unsafeRoot(info fs.FileInfo) string {
-	uid, gid := ownerOf(info)
-	mine, perm := trustedUser(uid), info.Mode().Perm()
-	switch {
-	case !mine && b.mode&0o022 == 0:
-		return fmt.Sprintf("it belongs to user %d", uid)
-	case perm&0o002 != 0 && b.mode&0o002 == 0:
-		return "every user can write to it"
-	// Where a user has a group of the same name, the umask leaves that group its permissions.
-	case perm&0o020 != 0 && b.mode&0o022 == 0 && int(gid) != os.Getegid():
-		return fmt.Sprintf("group %d can write to it", gid)
-	}
-	for path := b.root; path != filepath.Dir(path); path = filepath.Dir(path) {
-		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			if uid, _ := ownerOf(info); !trustedUser(uid) {
-				return fmt.Sprintf("the symbolic link %q belongs to user %d", path, uid)
-			}
-		}
-	}
-	return ""
-}
-
-func trustedUser(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
-
-// touch checks that directories can be created in the root. It opens no file that exists:
-// fs.protected_regular forbids that in a directory with the sticky bit.
-func (b *Backend) touch() error {
-	path := temporary(b.root)
-	err := os.Mkdir(path, 0o700)
-	if err == nil {
-		err = os.Remove(path)
-	}
-	if err != nil {
-		return b.rootErr(err)
-	}
-	return nil
-}
-
-const newPrefix = ".new-"
-
-func temporary(dir string) string {
-	return filepath.Join(dir, fmt.Sprintf(newPrefix+"%016x", rand.Uint64()))
-}
-
-// build creates a directory with empty files, all with exactly the mode, whatever the
-// umask. The directory gets its name when it is complete. An existing one stays as it is.
-func (b *Backend) build(path string, files ...string) error {
-	temp := temporary(filepath.Dir(path))
-	if err := os.Mkdir(temp, b.mode.Perm()); err != nil {
-		return err
-	}
-	err := b.fill(temp, files)
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		_ = os.RemoveAll(temp)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
-}
-
-func (b *Backend) fill(path string, files []string) error {
-	d, err := b.open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	for _, name := range files {
-		f, err := d.create(name, os.O_RDWR|os.O_EXCL)
-		if err != nil {
-			return err
-		}
-		f.Close()
-	}
-	return nil
-}
-
-// directory is the open directory of a lock. The driver changes files only through it:
-// another user who can replace directories by symbolic links cannot redirect it.
+// directory is the open directory of a lock. The driver changes files only through it: another user who can replace
+// directories by symbolic links cannot redirect it. A Backend has one for each lock in use.
 type directory struct {
 	*os.Root
-	mode fs.FileMode // of directories
+	path  string
+	mode  fs.FileMode   // of directories
+	turn  chan struct{} // has a value while no goroutine of this Backend has the guard
+	fence *os.File      // nil while the directory is made
+	info  fs.FileInfo   // of fence
+
+	listing sync.Mutex // guards the offset of list
+	list    *os.File   // the directory itself
+
+	users int // guarded by Backend.mu
 }
 
-// errReplaced: a file or directory was deleted or replaced while it was being opened.
+// errReplaced: a file or directory was deleted or replaced while it was being opened, or since.
 var errReplaced = errors.New("deleted or replaced while it was opened")
 
-// open opens a directory and never follows a symbolic link in its place.
-func (b *Backend) open(path string) (*directory, error) {
+// use returns the directory of a lock. It may have been replaced since it was opened, see verify. The caller calls
+// leave.
+func (b *Backend) use(path string) (*directory, error) {
+	b.mu.Lock()
+	d := b.open[path]
+	if d != nil {
+		d.users++
+	}
+	b.mu.Unlock()
+	if d != nil {
+		return d, nil
+	}
+	d, err := b.openDirectory(path, true)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if other := b.open[path]; other != nil {
+		d.close()
+		d = other
+	}
+	b.open[path] = d
+	d.users++
+	return d, nil
+}
+
+// leave ends the use of a directory. It closes those that are not used, if they are many or were replaced.
+func (b *Backend) leave(d *directory, replaced bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d.users--
+	if replaced && b.open[d.path] == d {
+		delete(b.open, d.path)
+	}
+	if d.users == 0 && b.open[d.path] != d {
+		d.close()
+	}
+	for path, other := range b.open {
+		if len(b.open) <= maxOpen {
+			return
+		}
+		if other.users == 0 {
+			delete(b.open, path)
+			other.close()
+		}
+	}
+}
+
+// openDirectory opens a directory, and never follows a symbolic link in its place.
+func (b *Backend) openDirectory(path string, withFence bool) (*directory, error) {
 	named, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -176,39 +98,77 @@ func (b *Backend) open(path string) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &directory{root, b.mode}
-	info, err := root.Stat(".")
-	if err == nil && !os.SameFile(info, named) {
-		err = &fs.PathError{Op: "open", Path: path, Err: errReplaced}
-	}
-	if err == nil && info.Mode()&b.mode != b.mode {
-		if f, err := root.Open("."); err == nil {
-			repair(f, info, b.mode)
-			f.Close()
-		}
-	}
-	if err != nil {
-		root.Close()
+	d := &directory{Root: root, path: path, mode: b.mode, turn: make(chan struct{}, 1)}
+	d.turn <- struct{}{}
+	if err := d.openFiles(named, withFence); err != nil {
+		d.close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// repair adds permissions that the umask or another mode has left out. It fails for
-// a file of another user, who has chosen its mode.
-func repair(f *os.File, info fs.FileInfo, mode fs.FileMode) { _ = f.Chmod(info.Mode().Perm() | mode) }
+// openFiles opens the files of a directory, which must be the one that was named.
+func (d *directory) openFiles(named fs.FileInfo, withFence bool) (err error) {
+	if d.list, err = d.read("."); err != nil {
+		return err
+	}
+	info, err := d.list.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(info, named) {
+		return &fs.PathError{Op: "open", Path: d.path, Err: errReplaced}
+	}
+	repair(d.list, info, d.mode)
+	if !withFence {
+		return nil
+	}
+	if d.fence, d.info, err = d.create(fenceFile, os.O_RDWR); err == nil && linksOf(d.info) > 1 {
+		err = fmt.Errorf("%s has another hard link: it is not a file of this library", d.fence.Name())
+	}
+	return err
+}
+
+func (d *directory) close() {
+	for _, f := range []*os.File{d.list, d.fence} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	d.Close() // the Root
+}
+
+// verify checks that other processes, which open the path, find this fence.
+func (d *directory) verify() error {
+	now, err := os.Lstat(d.fence.Name())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, d.info) {
+		return errReplaced
+	}
+	return err
+}
+
+// repair adds permissions that the umask or another mode has left out. It fails for a file of another user, who has
+// chosen its mode.
+func repair(f *os.File, info fs.FileInfo, mode fs.FileMode) {
+	if info.Mode()&mode != mode {
+		_ = f.Chmod(info.Mode().Perm() | mode)
+	}
+}
 
 // create opens a file, which it creates with the mode of files, whatever the umask.
-func (d *directory) create(name string, flags int) (*os.File, error) {
+func (d *directory) create(name string, flags int) (*os.File, fs.FileInfo, error) {
 	mode := d.mode.Perm() & 0o666
 	f, err := d.OpenFile(name, flags|os.O_CREATE|nonBlock, mode)
 	if err != nil {
-		return nil, d.full(err)
+		return nil, nil, d.full(err)
 	}
-	if info, err := f.Stat(); err == nil && info.Mode()&mode != mode {
-		repair(f, info, mode)
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
 	}
-	return f, nil
+	repair(f, info, mode)
+	return f, info, nil
 }
 
 // read opens a file for reading.
@@ -229,28 +189,28 @@ func (d *directory) remove(name string) error {
 func (d *directory) full(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		return &fs.PathError{Op: pe.Op, Path: filepath.Join(d.Name(), pe.Path), Err: pe.Err}
+		return &fs.PathError{Op: pe.Op, Path: filepath.Join(d.path, pe.Path), Err: pe.Err}
 	}
 	return err
 }
 
-// numbers returns the numbers of all tickets, live and dead, in order.
-func (d *directory) numbers() ([]uint64, error) {
-	f, err := d.read(".")
-	if err != nil {
+// numbers returns the numbers of the tickets below a number, live and dead, in order. A directory that was deleted
+// has none.
+func (d *directory) numbers(below uint64) (ns []uint64, err error) {
+	d.listing.Lock()
+	defer d.listing.Unlock()
+	names := []string(nil)
+	if _, err = d.list.Seek(0, io.SeekStart); err == nil {
+		names, err = d.list.Readdirnames(-1)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	var ns []uint64
 	for _, name := range names {
 		if len(name) != numberLen {
 			continue
 		}
-		if n, err := strconv.ParseUint(name, 10, 64); err == nil {
+		if n, err := strconv.ParseUint(name, 10, 64); err == nil && n < below {
 			ns = append(ns, n)
 		}
 	}
@@ -258,8 +218,7 @@ func (d *directory) numbers() ([]uint64, error) {
 	return ns, nil
 }
 
-// alive reports whether the owner of a ticket still has its flock. An error does not
-// mean that the ticket is dead.
+// alive reports whether the owner of a ticket still has its flock. An error does not mean that the ticket is dead.
 func (d *directory) alive(number uint64) (bool, error) {
 	f, err := d.openLive(number)
 	if f != nil {

@@ -4,20 +4,23 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
-func init() { backend.Register("file", open) }
+func init() { backend.Register("file", openURL) }
 
-// Backend has the locks of a directory. It is safe for concurrent use. It opens one
-// file for each holder and waiter, and on Linux one inotify instance.
+// Backend has the locks of a directory. It is safe for concurrent use. It opens one file for each holder and waiter,
+// and on Linux one inotify instance.
 type Backend struct {
 	root      string // absolute
 	prefix    string
@@ -26,14 +29,12 @@ type Backend struct {
 	retention time.Duration
 	inherit   bool
 	host      string
-	local     turns
-	done      chan struct{} // closed by Close
+	life      *call.Life
 
 	mu      sync.Mutex
-	closed  bool
-	tickets map[ticketID]*ticket // all live tickets; keeps their files from the garbage collector
-	events  *watcher             // nil until the first watch
-	active  sync.WaitGroup       // operations under way
+	open    map[string]*directory // by path: those in use, and some that were
+	tickets map[ticketID]*ticket  // all live tickets; keeps their files from the garbage collector
+	events  *watcher              // nil until the first watch
 }
 
 var _ interface {
@@ -48,37 +49,35 @@ var _ interface {
 // Option configures a Backend.
 type Option func(*Backend)
 
-// WithPrefix separates the locks of this Backend from those under other prefixes
-// in the same directory. It has at most 40 bytes.
+// WithPrefix separates the locks of this Backend from those under other prefixes in the same directory. It has at
+// most 40 bytes.
 func WithPrefix(prefix string) Option { return func(b *Backend) { b.prefix = prefix } }
 
-// WithMode sets the permissions of directories that are created; files get the same
-// without execution. What this user owns gets the permissions that it lacks. The default
-// is 0700. Beyond permissions only fs.ModeSetgid is accepted. A mode that lets the group or
-// others write also accepts a directory that they can change.
+// WithMode sets the permissions of directories that are created; files get the same without execution. What this user
+// owns gets the permissions that it lacks. The default is 0700. Beyond permissions only fs.ModeSetgid is accepted. A
+// mode that lets the group or others write also accepts a directory that they can change.
 func WithMode(mode fs.FileMode) Option { return func(b *Backend) { b.mode = mode } }
 
-// WithFUSE accepts a directory on FUSE. The caller guarantees that the file system is
-// local and that its flock excludes all processes of the machine.
+// WithFUSE accepts a directory on FUSE. The caller guarantees that the file system is local and that its flock
+// excludes all processes of the machine.
 func WithFUSE() Option { return func(b *Backend) { b.allowFUSE = true } }
 
-// WithInheritance passes the descriptor of each ticket on to every program that this process starts, as flock(1) does.
-// If this process ends without a release, the lock stays held until all programs that have inherited the descriptor
-// have ended or closed it. A release frees the lock at once, whatever programs still run. It is for a process that
-// starts one program to work under the lock: each program inherits the tickets of all locks and waits.
+// WithInheritance passes the descriptor of each ticket on to every program that this process starts, as flock(1)
+// does. If this process ends without a release, the lock stays held until all programs that have inherited the
+// descriptor have ended or closed it. A release frees the lock at once, whatever programs still run. It is for a
+// process that starts one program to work under the lock: each program inherits the tickets of all locks and waits.
 func WithInheritance() Option { return func(b *Backend) { b.inherit = true } }
 
-// New returns a Backend of a directory, which it creates if it is missing. On a
-// system without flock(2), and on a network file system, its error matches
-// errors.ErrUnsupported. If another user than root can change the directory and the mode
-// does not share it, the error matches ErrInvalid.
+// New returns a Backend of a directory, which it creates if it is missing. On a system without flock(2), and on a
+// network file system, its error matches errors.ErrUnsupported. If another user than root can change the directory
+// and the mode does not share it, the error matches ErrInvalid.
 func New(dir string, opts ...Option) (*Backend, error) {
 	b := &Backend{
 		mode:      0o700,
 		retention: backend.DefaultRetention,
-		done:      make(chan struct{}),
+		life:      call.NewLife(),
+		open:      map[string]*directory{},
 		tickets:   map[ticketID]*ticket{},
-		local:     turns{m: map[string]*turn{}},
 	}
 	for _, o := range opts {
 		o(b)
@@ -107,19 +106,18 @@ func New(dir string, opts ...Option) (*Backend, error) {
 		return nil, err
 	}
 	if b.retention > 0 {
-		b.active.Go(b.removeUnused)
+		b.life.Go(b.removeUnused)
 	}
 	return b, nil
 }
 
-const modeAccepted = "octal permissions with rwx for the owner, such as 0700 or 2770"
+const (
+	modeAccepted = "octal permissions with rwx for the owner, such as 0700 or 2770"
+	pathAccepted = "file:///absolute/directory or file:relative/directory"
+)
 
-func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
-	var opts []Option
-	if prefix := u.Params.String("prefix", ""); prefix != "" {
-		opts = append(opts, WithPrefix(prefix))
-	}
-	opts = append(opts, WithRetention(u.Params.Retention()))
+func openURL(_ context.Context, u *backend.URL) (backend.Backend, error) {
+	opts := []Option{WithPrefix(u.Params.String("prefix", "")), WithRetention(u.Params.Retention())}
 	mode := u.Params.String("mode", "")
 	if u.Params.Enum("allow", "", "fuse") != "" {
 		opts = append(opts, WithFUSE())
@@ -141,10 +139,10 @@ func open(_ context.Context, u *backend.URL) (backend.Backend, error) {
 		return nil, fmt.Errorf("%w URL: want no user and no password; accepted: file:///directory", backend.ErrInvalid)
 	}
 	if len(u.Hosts) > 0 && (len(u.Hosts) > 1 || u.Hosts[0] != "localhost") {
-		return nil, backend.Invalid("URL host", strings.Join(u.Hosts, ","), "none: file:///absolute/directory or file:relative/directory")
+		return nil, backend.Invalid("URL host", strings.Join(u.Hosts, ","), "none: "+pathAccepted)
 	}
 	if u.Path == "" {
-		return nil, backend.Invalid("URL path", "", "file:///absolute/directory or file:relative/directory")
+		return nil, backend.Invalid("URL path", "", pathAccepted)
 	}
 	return New(u.Path, opts...)
 }
@@ -183,22 +181,21 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	}
 	if canWatch {
 		c.Wake, c.PushesLoss = backend.WakePush, true
-		c.Caveats = append(c.Caveats, "If the inotify limits of the system are exhausted, waiters poll, and a holder learns of a loss at its next renewal.")
+		c.Caveats = append(c.Caveats, "If the inotify limits of the system are exhausted, waiters poll, and a holder "+
+			"learns of a loss at its next renewal.")
 	}
 	return c
 }
 
-// begin notes an operation under way, unless the Backend is closed.
+// begin notes an operation under way, which calls b.life.Leave at its end.
 func (b *Backend) begin(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	if !b.life.Enter() {
 		return backend.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
+		b.life.Leave()
 		return backend.NotExecuted(err)
 	}
-	b.active.Add(1)
 	return nil
 }
 
@@ -207,26 +204,15 @@ func (b *Backend) Ping(ctx context.Context) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
-	defer b.active.Done()
+	defer b.life.Leave()
 	return b.touch()
 }
 
 // Close ends waits with ErrClosed and releases the locks that this Backend still holds.
 func (b *Backend) Close(context.Context) error {
+	_ = b.life.Close(context.Background()) // no operation blocks after it has begun
 	b.mu.Lock()
-	first := !b.closed
-	b.closed = true
-	b.mu.Unlock()
-	if !first {
-		return nil
-	}
-	close(b.done)
-	b.active.Wait() // no operation blocks once done is closed
-	b.mu.Lock()
-	left := make([]*ticket, 0, len(b.tickets))
-	for _, t := range b.tickets {
-		left = append(left, t)
-	}
+	left := slices.Collect(maps.Values(b.tickets))
 	events := b.events
 	b.mu.Unlock()
 	for _, t := range left {
@@ -235,5 +221,11 @@ func (b *Backend) Close(context.Context) error {
 	if events != nil {
 		events.close()
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range b.open {
+		d.close()
+	}
+	clear(b.open)
 	return nil
 }

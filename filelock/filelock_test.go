@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,14 +94,7 @@ func TestQueueIsFIFO(t *testing.T) {
 // Without inotify waiters poll.
 func TestQueueWithoutEvents(t *testing.T) {
 	b := open1(t, t.TempDir())
-	if canWatch {
-		w, err := newWatcher()
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.close() // it refuses from now on, as the system does at its limits
-		b.events = w
-	}
+	withoutEvents(t, b)
 	g := try(t, b, "k")
 	for range 3 {
 		out := queue(t, t.Context(), b, "k")
@@ -278,14 +272,14 @@ func TestManyHeldAtOnce(t *testing.T) {
 		}
 		gs = append(gs, g)
 	}
-	// one for each, the inotify instance, and what the runtime's poller opens
-	if n := fds(t) - before; n > 300+4 {
+	// one for each, the inotify instance, what the runtime's poller opens, and the directories that stay open
+	if n := fds(t) - before; n > 300+3*maxOpen+4 {
 		t.Errorf("300 holds took %d files", n)
 	}
 	for _, g := range gs {
 		release(t, g)
 	}
-	if n := fds(t) - before; n > 4 {
+	if n := fds(t) - before; n > 3*maxOpen+4 {
 		t.Errorf("%d files left open", n)
 	}
 	if canWatch {
@@ -319,4 +313,40 @@ func TestExclusion(t *testing.T) {
 		t.Fatalf("counted %q, want 240", content)
 	}
 	wantNoTickets(t, open1(t, dir), "k")
+}
+
+// More names than directories stay open, each used by several goroutines at once.
+func TestManyNamesAtOnce(t *testing.T) {
+	b := open1(t, t.TempDir())
+	before := fds(t)
+	var inside [2 * maxOpen]atomic.Int32
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			for n := range inside {
+				n = (n*7 + i/2) % len(inside) // two goroutines have the same order
+				g, err := b.Acquire(t.Context(), request(fmt.Sprint("k", n)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if inside[n].Add(1) != 1 {
+					t.Errorf("two holders of k%d", n)
+				}
+				inside[n].Add(-1)
+				release(t, g)
+			}
+		})
+	}
+	all.Wait()
+	if n := fds(t) - before; n > 3*maxOpen+4 {
+		t.Errorf("%d files left open", n)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for path, d := range b.open {
+		if d.users != 0 {
+			t.Errorf("%s has %d users", path, d.users)
+		}
+	}
 }

@@ -3,7 +3,6 @@
 package filelock
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 )
@@ -18,8 +17,7 @@ func checkFS(path string, allowFUSE bool) error {
 		return fmt.Errorf("file system of %q: %w", path, err)
 	}
 	if mountFlags(&st)&mntLocal == 0 && !allowFUSE {
-		return fmt.Errorf("file locks %w in %q: it is on a network file system, where flock does not exclude other machines reliably; use a local directory or another backend",
-			errors.ErrUnsupported, path)
+		return errRemote(path, "")
 	}
 	return nil
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// Inspect implements backend.Inspector. It needs no guard: a ticket is live from the
-// moment that it is visible.
+// Inspect implements backend.Inspector. It needs no guard: a ticket is complete when it is live.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error) {
 	if err := b.begin(ctx); err != nil {
 		return backend.Info{}, err
 	}
-	defer b.active.Done()
+	defer b.life.Leave()
 	path, err := b.Path(key)
 	if err != nil {
 		return backend.Info{}, err
@@ -28,13 +27,13 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Info, error)
 	return info, err
 }
 
-// inspect also returns the name in the first holder's record. A directory that is deleted
-// meanwhile has no live ticket.
+// inspect also returns the name in the first holder's record. A directory that is deleted meanwhile has no live
+// ticket.
 func (b *Backend) inspect(ctx context.Context, path string) (info backend.Info, name string, err error) {
-	d, err := b.open(path)
+	d, err := b.openDirectory(path, false)
 	for errors.Is(err, errReplaced) {
 		if err = b.pause(ctx, time.Millisecond); err == nil {
-			d, err = b.open(path)
+			d, err = b.openDirectory(path, false)
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,21 +42,24 @@ func (b *Backend) inspect(ctx context.Context, path string) (info backend.Info, 
 	if err != nil {
 		return info, "", err
 	}
-	defer d.Close()
-	ns, err := d.numbers()
-	if errors.Is(err, fs.ErrNotExist) {
-		return info, "", nil
+	defer d.close()
+	ns, err := d.numbers(newTicket)
+	if err != nil {
+		return info, "", err
 	}
-	var a admission
+	var a backend.Admission
 	for _, n := range ns {
 		c, alive, err := d.probe(n)
+		if errors.Is(err, fs.ErrPermission) && b.pause(ctx, time.Millisecond) == nil {
+			c, alive, err = d.probe(n) // it was just made, and had not its mode
+		}
 		if err != nil {
 			return info, "", err
 		}
 		if !alive {
 			continue
 		}
-		switch holds := a.admit(c.share()); {
+		switch holds := a.Next(c.Share); {
 		case !holds:
 			info.Waiters = append(info.Waiters, c.public())
 		case info.Holder == nil:
@@ -67,7 +69,7 @@ func (b *Backend) inspect(ctx context.Context, path string) (info backend.Info, 
 			info.Others = append(info.Others, c.holder())
 		}
 	}
-	return info, name, err
+	return info, name, nil
 }
 
 // List implements backend.Lister.
@@ -75,7 +77,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
-	defer b.active.Done()
+	defer b.life.Leave()
 	entries, err := os.ReadDir(b.root)
 	if err != nil {
 		return err
@@ -110,22 +112,12 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	return nil
 }
 
-// going returns why a long operation must stop, if it must.
-func (b *Backend) going(ctx context.Context) error {
-	select {
-	case <-b.done:
-		return backend.ErrClosed
-	default:
-		return ctx.Err()
-	}
-}
-
 // Break implements backend.Breaker.
-func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
+func (b *Backend) Break(ctx context.Context, key, owner string) (removed *backend.Holder, err error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
-	defer b.active.Done()
+	defer b.life.Leave()
 	path, err := b.Path(key)
 	if err != nil {
 		return nil, err
@@ -135,29 +127,35 @@ func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder
 		return nil, err
 	}
 	defer g.exit()
-	ns, err := g.dir.numbers()
+	ns, err := g.numbers(newTicket)
 	if err != nil {
 		return nil, err
 	}
-	hs, _, err := g.dir.holders(ns)
-	if err != nil || len(hs) == 0 {
-		return nil, err
-	}
-	var removed *backend.Holder
-	for _, c := range hs {
+	var a backend.Admission
+	var first *backend.Holder
+	for c, err := range g.live(ns) {
+		if err != nil {
+			return removed, err
+		}
+		if !a.Next(c.Share) {
+			break
+		}
+		h := c.holder()
+		if first == nil {
+			first = &h
+		}
 		if owner != "" && owner != c.Owner {
 			continue
 		}
-		if err := g.dir.remove(ticketName(c.number)); err != nil {
+		if err := g.remove(ticketName(c.number)); err != nil {
 			return removed, err
 		}
 		if removed == nil {
-			h := c.holder()
 			removed = &h
 		}
 	}
-	if removed == nil {
-		return nil, &backend.LockedError{Holder: hs[0].holder()}
+	if removed == nil && first != nil {
+		return nil, &backend.LockedError{Holder: *first}
 	}
 	return removed, nil
 }

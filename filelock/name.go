@@ -8,23 +8,19 @@ import (
 )
 
 const (
-	// maxDirName is where a name is hashed instead of spelled out. File systems allow
-	// 255 bytes.
-	maxDirName = 200
-	// maxPrefix leaves room for the hash behind a prefix that is escaped throughout:
-	// 3*maxPrefix + 1 + 1 + 64 <= maxDirName.
+	maxDirName = 200 // where a name is hashed instead of spelled out. File systems allow 255 bytes
+	// maxPrefix leaves room for the hash behind a prefix that is escaped throughout: 3*maxPrefix + 1 + 1 + 64 <=
+	// maxDirName.
 	maxPrefix = 40
 
 	prefixEnd = '@' // neither it nor hashMark is ever produced by escape
 	hashMark  = '~'
 )
 
-// dirName maps a prefix and a name to the name of a directory, injectively, even on
-// file systems that ignore case or normalize Unicode. A name that is too long is cut, and
-// its SHA-256 is appended.
+// dirName maps a prefix and a name to the name of a directory, injectively, even on file systems that ignore case or
+// normalize Unicode. A name that is too long is cut, and its SHA-256 is appended.
 func dirName(prefix, name string) string {
-	head := dirPrefix(prefix)
-	e := escape(name)
+	head, e := dirPrefix(prefix), escape(name)
 	if len(head)+len(e) <= maxDirName {
 		return head + e
 	}
@@ -44,18 +40,10 @@ func dirPrefix(prefix string) string {
 	return escape(prefix) + string(prefixEnd)
 }
 
-// escape keeps lower-case letters, digits and a little punctuation, and writes any
-// other byte as % and two lower-case hex digits: upper-case letters because a file
-// system may ignore case, a leading dot because "." and ".." are taken.
+// escape keeps lower-case letters, digits and a little punctuation, and writes any other byte as % and two lower-case
+// hex digits: upper-case letters because a file system may ignore case, a leading dot because "." and ".." are taken.
 func escape(s string) string {
-	plain := len(s) == 0 || s[0] != '.'
-	for i := 0; plain && i < len(s); i++ {
-		plain = safe(s[i])
-	}
-	if plain {
-		return s
-	}
-	b := make([]byte, 0, 3*len(s))
+	b := make([]byte, 0, len(s)+2)
 	for i := range len(s) {
 		if c := s[i]; safe(c) && (c != '.' || i > 0) {
 			b = append(b, c)

@@ -8,92 +8,62 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/interlock-go/lock/backend"
 )
 
-var exclusiveShare = backend.Share{}
-
 func permits(k, n int) backend.Share { return backend.Share{Weight: k, Capacity: n} }
 
-// The holders are the longest prefix of the live tickets that fits.
-func TestAdmission(t *testing.T) {
-	w, r := exclusiveShare, backend.Reader
-	for _, c := range []struct {
-		shares  []backend.Share
-		holders int
-	}{
-		{nil, 0},
-		{[]backend.Share{w}, 1},
-		{[]backend.Share{w, w}, 1},
-		{[]backend.Share{w, r}, 1},
-		{[]backend.Share{r, w, r}, 1},
-		{[]backend.Share{r, r, r, w, r}, 3},
-		{[]backend.Share{permits(2, 5), permits(3, 5), permits(1, 5)}, 2},
-		{[]backend.Share{permits(2, 5), permits(4, 5), permits(1, 5)}, 1}, // the last would fit, and does not overtake
-		{[]backend.Share{permits(2, 5), w, permits(1, 5)}, 1},
-		{[]backend.Share{permits(5, 5), w}, 1},
-	} {
-		var a admission
-		n := 0
-		for _, s := range c.shares {
-			if a.admit(s) {
-				n++
+// A record keeps its share through JSON, and the last complete line of a ticket counts.
+func TestRecord(t *testing.T) {
+	d := openDirectory(t)
+	slots := make([]int, backend.MaxPermits)
+	for i := range slots {
+		slots[i] = i
+	}
+	for _, s := range []backend.Share{{}, backend.Reader, permits(1, 1), permits(3, 10), permits(backend.MaxPermits, backend.MaxPermits)} {
+		r := record{Owner: "o", Name: "n", Share: s, Metadata: strings.Repeat("\x01", backend.MaxMetadata)}
+		first, err := r.line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Slots = slots[:s.Weight]
+		second, err := r.line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for size, want := range map[int]int{0: 0, len(second) / 2: 0, len(second) - 1: 0, len(second): s.Weight} {
+			if got := readText(t, d, string(first)+string(second[:size])); got.foreign || got.Share != s || len(got.Slots) != want {
+				t.Errorf("%v with %d bytes of %d: %+v, want %d slots", s, size, len(second), got, want)
 			}
 		}
-		if n != c.holders || a.holders != n || a.full != (n < len(c.shares)) {
-			t.Errorf("%v: %d holders (%+v), want %d", c.shares, n, a, c.holders)
+	}
+	for _, text := range []string{
+		"", "rubbish\n", `{"owner":"o"}`, // not complete
+		`{"name":"n"}` + "\n",
+		`{"owner":"o","share":{"weight":3,"capacity":2}}` + "\n",
+		`{"owner":"o","share":{"weight":-1}}` + "\n",
+	} {
+		if got := readText(t, d, text); !got.foreign || !got.Share.Exclusive() || got.Owner != ticketName(7) {
+			t.Errorf("%q: %+v, want a foreign, exclusive one", text, got)
 		}
 	}
 }
 
-// A record keeps its share through JSON, and what changes in place is where it is written.
-func TestRecordOfShare(t *testing.T) {
-	for _, s := range []backend.Share{exclusiveShare, backend.Reader, permits(1, 1), permits(3, 10), permits(backend.MaxPermits, backend.MaxPermits)} {
-		in := record{Owner: "o", Name: "n"}
-		in.setShare(s, place{before: 7})
-		text, err := json.Marshal(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var r record
-		if err := json.Unmarshal(text, &r); err != nil || r.share() != s || r.slots() != nil {
-			t.Errorf("%v: read as %v with slots %v, %v: %s", s, r.share(), r.slots(), err, text)
-		}
-		if s.Capacity > 0 {
-			last := make([]int, s.Weight)
-			for i := range last {
-				last[i] = s.Capacity - s.Weight + i
-			}
-			copy(text[slotsAt:], slotText(s.Capacity, last))
-			if err := json.Unmarshal(text, &r); err != nil || !slices.Equal(r.slots(), last) || r.share() != s {
-				t.Errorf("%v: slots %v, %v, want %v: %s", s, r.slots(), err, last, text)
-			}
-			copy(text[slotsAt:], slotText(s.Capacity, last[1:])) // while it is being written
-			if err := json.Unmarshal(text, &r); err != nil || r.slots() != nil {
-				t.Errorf("%v: slots of half of a write: %v, %v", s, r.slots(), err)
-			}
-			continue
-		}
-		copy(text[modeAt:], modeRead)
-		if err := json.Unmarshal(text, &r); err != nil || r.share() != backend.Reader {
-			t.Errorf("%v after a downgrade: %v, %v: %s", s, r.share(), err, text)
-		}
+func readText(t *testing.T, d *directory, text string) contender {
+	t.Helper()
+	path := ticketPath(d.path, 7)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	for _, text := range []string{
-		`{"owner":"o"}`, // of an earlier version
-		`{"mode":"x","owner":"o"}`,
-		`{"mode":"p","owner":"o"}`,
-		`{"mode":"p","slots":"--","owner":"o"}`,
-		`{"mode":"p","slots":"--","weight":3,"owner":"o"}`,
-		`{"mode":"p","slots":"--","weight":-1,"owner":"o"}`,
-	} {
-		var r record
-		if err := json.Unmarshal([]byte(text), &r); err != nil || !r.share().Exclusive() {
-			t.Errorf("%s: share %v, %v, want an exclusive one", text, r.share(), err)
-		}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer f.Close()
+	return readTicket(f, 7)
 }
 
 // Tickets of earlier versions and of other programs exclude readers and permits.
@@ -137,8 +107,8 @@ func TestClaimWithoutDirectory(t *testing.T) {
 	if err := os.RemoveAll(mine.path); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, mine.claim(t.Context()), errGone)
-	if mine.file != nil || b.ticket(ticketID{mine.path, req.Owner}) != nil {
+	wantErr(t, second(mine.claim(t.Context())), backend.ErrLost)
+	if mine.file != nil || b.ticket(mine.id()) != nil {
 		t.Error("the ticket is kept")
 	}
 }
@@ -146,11 +116,11 @@ func TestClaimWithoutDirectory(t *testing.T) {
 // lockDir returns the open directory of a lock.
 func lockDir(t *testing.T, b *Backend, key string) *directory {
 	t.Helper()
-	d, err := b.open(filepath.Join(b.root, key))
+	d, err := b.use(filepath.Join(b.root, key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.Close() })
+	b.leave(d, false) // it stays open
 	return d
 }
 
@@ -177,4 +147,15 @@ func wantHolders(t testing.TB, b *Backend, key string, holders, waiters int) bac
 func text(info backend.Info) string {
 	b, err := json.Marshal(info)
 	return fmt.Sprint(string(b), err)
+}
+
+func openDirectory(t *testing.T) *directory {
+	t.Helper()
+	b := open1(t, t.TempDir())
+	d, err := b.openDirectory(b.root, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.close)
+	return d
 }

@@ -21,7 +21,7 @@ import (
 func victimDir(t *testing.T) (dir string, wantUntouched func()) {
 	t.Helper()
 	dir = t.TempDir()
-	names := []string{fenceFile, newFile, ticketName(7), "other"}
+	names := []string{fenceFile, ticketName(7), "other"}
 	for _, name := range names {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("precious "+name), 0o600); err != nil {
 			t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 // fits, slots are distinct, tokens rise, nothing remains.
 func TestSharesAtRandom(t *testing.T) {
 	for _, shares := range [][]backend.Share{
-		{backend.Reader, backend.Reader, exclusiveShare},
-		{permits(1, 4), permits(2, 4), permits(3, 4), exclusiveShare},
+		{backend.Reader, backend.Reader, backend.Share{}},
+		{permits(1, 4), permits(2, 4), permits(3, 4), backend.Share{}},
 	} {
 		dir := t.TempDir()
 		var held weights
@@ -76,7 +76,7 @@ func atRandom(t *testing.T, b *Backend, held *weights, s backend.Share) {
 		if err := g.(backend.Downgrader).Downgrade(t.Context()); err == nil {
 			held.enter(t, s, nil)
 		} else if errors.Is(err, backend.ErrInvalid) {
-			s = exclusiveShare
+			s = backend.Share{}
 			held.enter(t, s, nil)
 		} else {
 			t.Error(err)

@@ -3,11 +3,11 @@
 package filelock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,54 +94,6 @@ func TestHolderOfSeveral(t *testing.T) {
 	wantNoTickets(t, b, "k")
 }
 
-// wantRefused wants a request with another capacity than that in use to fail at once.
-func wantRefused(t testing.TB, b *Backend, s backend.Share) {
-	t.Helper()
-	req := request("k")
-	req.Share = s
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	for _, err := range []error{second(b.TryAcquire(ctx, req)), second(b.Acquire(ctx, req))} {
-		if !errors.Is(err, backend.ErrInvalid) || backend.OutcomeUnknown(err) {
-			t.Fatalf("the share %v: got %v", s, err)
-		}
-	}
-}
-
-// The capacity is that of any live shared ticket, also of one between exclusive ones, and without
-// the counter.
-func TestCapacityBetweenWriters(t *testing.T) {
-	b := open1(t, t.TempDir())
-	w := try(t, b, "k")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	share := queueShare(t, t.Context(), b, "k", permits(1, 3))
-	gone := queueShare(t, ctx, b, "k", permits(2, 3))
-	last := queue(t, t.Context(), b, "k")
-	refused := func(what string) {
-		t.Helper()
-		t.Log(what)
-		for _, s := range []backend.Share{backend.Reader, permits(1, 2), permits(4, 4)} {
-			wantRefused(t, b, s)
-		}
-		wantErr(t, w.(backend.Downgrader).Downgrade(t.Context()), backend.ErrInvalid)
-	}
-	refused("behind permits and a writer")
-	cancel()
-	wantErr(t, (<-gone).err, context.Canceled)
-	refused("when the last permits that came have gone")
-	if err := os.WriteFile(filepath.Join(b.root, "k", fenceFile), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	refused("with a damaged counter")
-	release(t, w)
-	release(t, served(t, share))
-	release(t, served(t, last))
-	tryReader := tryShare(t, b, "k", backend.Reader)
-	release(t, tryReader)
-	wantNoTickets(t, b, "k")
-}
-
 func TestDowngrade(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	a, b := open1(t, dir), open1(t, dir)
@@ -161,6 +113,9 @@ func TestDowngrade(t *testing.T) {
 		t.Errorf("the readers were not woken: %v", took)
 	}
 	downgradeOf(t, g)
+	if again, err := os.ReadFile(ticketPath(filepath.Join(dir, "k"), g.Token())); err != nil || strings.Count(string(again), "\n") != 2 {
+		t.Errorf("want the ticket with two lines, got %q, %v", again, err)
+	}
 	waits(t, "beside readers", writer, last)
 	if h := wantHolders(t, a, "k", 3, 2).Holder; h.Token != g.Token() || h.Share != backend.Reader || h.Owner != req.Owner {
 		t.Errorf("the holder after Downgrade: %+v", h)
@@ -192,19 +147,6 @@ func TestDowngrade(t *testing.T) {
 	wantErr(t, r.(backend.Downgrader).Downgrade(ctx), backend.ErrLost)
 }
 
-// A ticket that became that of a reader refuses permits, also behind a writer that waits.
-func TestDowngradedRefusesPermits(t *testing.T) {
-	b := open1(t, t.TempDir())
-	g := try(t, b, "k")
-	writer := queue(t, t.Context(), b, "k")
-	downgradeOf(t, g)
-	wantRefused(t, b, permits(1, 1))
-	release(t, g)
-	release(t, served(t, writer))
-	release(t, tryShare(t, b, "k", permits(1, 1)))
-	wantNoTickets(t, b, "k")
-}
-
 // Slots stay distinct when holders leave in any order, are broken, and die.
 func TestSlotsOfTheDead(t *testing.T) {
 	dir := t.TempDir()
@@ -227,7 +169,7 @@ func TestSlotsOfTheDead(t *testing.T) {
 	}
 	wantSlots(t, d, 1, 2)
 	waits(t, "where all are held again", outs[1:]...)
-	if h, err := b.Break(t.Context(), "k", c.(*ticket).owner); err != nil || h.Token != c.Token() {
+	if h, err := b.Break(t.Context(), "k", c.(*ticket).record.Owner); err != nil || h.Token != c.Token() {
 		t.Fatal(h, err)
 	}
 	e, f := served(t, outs[1]), served(t, outs[2])
@@ -263,9 +205,9 @@ func TestStoppedFirstWaiter(t *testing.T) {
 	stopped := func() *ticket {
 		req := request("k")
 		req.Share = permits(1, 3)
-		tk, p, locked, err := b.arrive(t.Context(), &req, true)
-		if err != nil || locked == nil || p.before == 0 {
-			t.Fatal(p, locked, err)
+		tk, before, locked, err := b.arrive(t.Context(), &req, true)
+		if err != nil || locked == nil || before == 0 {
+			t.Fatal(before, locked, err)
 		}
 		return tk
 	}
@@ -316,7 +258,7 @@ func TestBreakOfAdmittedPermits(t *testing.T) {
 	w := try(t, b, "k")
 	out := queueShare(t, t.Context(), b, "k", permits(1, 1))
 	d := lockDir(t, b, "k")
-	ns, err := d.numbers()
+	ns, err := d.numbers(newTicket)
 	if err != nil || len(ns) != 2 {
 		t.Fatal(ns, err)
 	}
@@ -336,14 +278,7 @@ func TestBreakOfAdmittedPermits(t *testing.T) {
 // Without inotify waiters for shares poll.
 func TestSharesWithoutEvents(t *testing.T) {
 	b := open1(t, t.TempDir())
-	if canWatch {
-		w, err := newWatcher()
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.close()
-		b.events = w
-	}
+	withoutEvents(t, b)
 	g := try(t, b, "k")
 	outs := []chan outcome{queueShare(t, t.Context(), b, "k", backend.Reader), queueShare(t, t.Context(), b, "k", backend.Reader)}
 	downgradeOf(t, g)

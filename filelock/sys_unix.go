@@ -4,6 +4,7 @@ package filelock
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -18,8 +19,13 @@ const (
 
 func supported() error { return nil }
 
-// tryFlock reports whether f now has the flock; it never waits. A flock belongs to
-// the open file description, so it excludes others in this process as well.
+func errRemote(path, kind string) error {
+	return fmt.Errorf("file locks %w in %q: it is on %sa network file system, where flock does not exclude other machines "+
+		"reliably; use a local directory or another backend", errors.ErrUnsupported, path, kind)
+}
+
+// tryFlock reports whether f now has the flock; it never waits. A flock belongs to the open file description, so it
+// excludes others in this process as well.
 func tryFlock(f *os.File, how int) (bool, error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)

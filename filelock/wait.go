@@ -1,33 +1,30 @@
 package filelock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
 )
 
 const (
-	// afterEvent is the first pause after an event: the kernel reports the close of a
-	// dying process's file a moment before it drops the flock.
+	// afterEvent is the first pause after an event: the kernel reports the close of a dying process's file a moment
+	// before it drops the flock.
 	afterEvent = 50 * time.Microsecond
-	// idle is the first pause without an event, and longest the longest, in case an event
-	// is missed. Thousands of waiters look seldom.
+	// idle is the first pause without an event, and longest the longest, in case an event is missed. Thousands of
+	// waiters look seldom.
 	idle    = 5 * time.Second
 	longest = time.Minute
 )
 
-// errGone: the ticket has been removed from the queue.
-var errGone = errors.New("the place in the queue was deleted")
-
-// errAbandoned ends a wait whose attempt another goroutine has abandoned.
 var errAbandoned = errors.New("the attempt was abandoned while it waited")
 
-// wait returns nil when t holds the lock. It returns the error of a look if no look has succeeded
-// for retryFor.
+// wait returns nil when t holds the lock, and ErrLost when its ticket was deleted. It returns the error of a look if no
+// look has succeeded for retryFor.
 func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor time.Duration) error {
 	woken := make(chan struct{}, 1)
 	wake := func() {
@@ -47,11 +44,10 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 	defer func() { unwatch() }()
 	for {
 		// The watch comes before the look, so no event is missed.
-		if before != 0 && (before != watched || !pushed) {
+		if before != watched || !pushed {
 			unwatch()
-			watched = before
 			path := t.path
-			if before != anyTicket {
+			if watched = before; before != anyTicket {
 				path = ticketPath(t.path, before)
 			}
 			if unwatch, pushed = b.watch(path, wake); !pushed {
@@ -63,16 +59,11 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 			deep = time.Now()
 		}
 		next, err := t.look(ctx, before, isDeep)
-		select {
-		case <-t.abandoned:
-			return errAbandoned
-		default:
-		}
 		switch {
-		case errors.Is(err, errGone):
+		case t.abandoned.Err() != nil:
+			return errAbandoned
+		case errors.Is(err, backend.ErrLost), err == nil && next == 0:
 			return err
-		case err == nil && next == 0:
-			return nil
 		case err == nil:
 			looked = time.Now()
 		case time.Since(looked) > retryFor:
@@ -91,9 +82,9 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 			pause = afterEvent
 		case <-timer.C:
 			pause = min(2*pause, longest)
-		case <-t.abandoned:
+		case <-t.abandoned.Done():
 		case <-ctx.Done():
-		case <-b.done:
+		case <-b.life.Context().Done():
 		}
 		timer.Stop()
 		if err := b.going(ctx); err != nil {
@@ -102,59 +93,50 @@ func (b *Backend) wait(ctx context.Context, t *ticket, before uint64, retryFor t
 	}
 }
 
-// look returns what t waits for, after it waited for before. It returns 0 if there is nothing:
-// then t holds the lock. A deep look does not rely on the next waiter before t being awake.
+// look returns what t waits for, after it waited for before. It returns 0 if there is nothing: then t holds the lock.
 func (t *ticket) look(ctx context.Context, before uint64, deep bool) (uint64, error) {
-	d, err := t.b.open(t.path)
-	var next uint64
-	if err == nil {
-		defer d.Close()
-		switch {
-		case t.share.Exclusive():
-			next, err = d.predecessor(t.number, before)
-		case t.share.Capacity == 0:
-			next, err = d.lastExclusive(before)
-		default:
-			next, err = d.permitsBefore(t, before, deep)
-		}
-		if next != 0 && err == nil {
-			return next, nil
-		}
+	d, err := t.b.use(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, t.verified(func() error { return err })
 	}
-	if t.share.Capacity > 0 && err == nil {
-		return 0, t.claim(ctx)
-	}
-	// t itself must still be in the queue.
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if gone := t.verify(); errors.Is(gone, backend.ErrLost) {
-		return 0, errGone
-	} else if err == nil {
-		err = gone
-	}
-	if err == nil && t.share.Exclusive() {
-		d.setGranted(t.number)
-	}
-	return 0, err
-}
-
-// predecessor returns the ticket before, if it is alive, else the last live ticket before
-// number, else 0.
-func (d *directory) predecessor(number, before uint64) (uint64, error) {
-	if before != 0 {
-		if ok, err := d.alive(before); err != nil || ok {
-			return before, err
-		}
-		// All tickets between before and number were dead when before was found, and all
-		// below before were dead when it was granted. The dead stay dead.
-		if d.counter().granted == before {
-			return 0, nil
-		}
-	}
-	ns, err := d.numbers()
 	if err != nil {
 		return 0, err
 	}
-	at, _ := slices.BinarySearch(ns, number)
-	return d.lastAlive(ns[:at])
+	defer t.b.leave(d, false)
+	p, err := d.place(t.record.Share, t.number, before, deep)
+	switch {
+	case err != nil || p.before != 0:
+		return p.before, err
+	case t.record.Share.Capacity > 0:
+		return t.claim(ctx)
+	}
+	return 0, t.verified(func() error {
+		if t.record.Share.Exclusive() {
+			d.setGranted(t.number)
+		}
+		return nil
+	})
+}
+
+// claim takes the slots of a ticket that no live ticket before it keeps from its permits. It does so within the guard,
+// so that no two tickets take the same slot. A ticket behind this one may have taken its slots before.
+func (t *ticket) claim(ctx context.Context) (before uint64, err error) {
+	g, err := t.b.enter(ctx, t.path, false)
+	if g == nil {
+		return 0, t.verified(func() error { return cmp.Or(err, errReplaced) })
+	}
+	defer g.exit()
+	return before, t.verified(func() error {
+		ns, err := g.numbers(newTicket)
+		if err != nil {
+			return err
+		}
+		p, err := g.permits(t.record.Share, t.number, ns)
+		if before = p.before; err != nil || before != 0 {
+			return err
+		}
+		r := t.record
+		r.Slots = p.slots
+		return t.change(r)
+	})
 }

@@ -13,14 +13,13 @@ import (
 
 const canWatch = true
 
-// A ticket ends when its name is removed (the link count is an attribute) or moved, or
-// when its only writer closes it. The kernel closes the files of a dead process. The watch of
-// a directory also reports that of each file in it.
+// A ticket ends when its name is removed (the link count is an attribute) or moved, or when its only writer closes
+// it. The kernel closes the files of a dead process. The watch of a directory also reports that of each file in it.
 const watchMask = syscall.IN_CLOSE_WRITE | syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF |
 	syscall.IN_DELETE | syscall.IN_MOVED_FROM | syscall.IN_DONT_FOLLOW
 
-// watcher is an inotify instance. The kernel has one watch for each file and instance,
-// which all watches of the file share.
+// watcher is an inotify instance. The kernel has one watch for each file and instance, which all watches of the file
+// share.
 type watcher struct {
 	file *os.File // non-blocking, so that close ends a read
 	done chan struct{}
@@ -30,6 +29,24 @@ type watcher struct {
 }
 
 type watch struct{ notify func() }
+
+// watch calls notify, from one goroutine, after each event of the file that may mean the end of its ticket, until
+// cancel is called. It returns false if there are no events: then the caller polls. The first watch opens the inotify
+// instance; after a failure, for example at a limit, the next one tries again. Close closes it when no operation is
+// under way.
+func (b *Backend) watch(path string, notify func()) (cancel func(), ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.events == nil {
+		w, err := newWatcher()
+		if err != nil {
+			return nil, false
+		}
+		b.events = w
+	}
+	cancel, err := b.events.add(path, notify)
+	return cancel, err == nil
+}
 
 func newWatcher() (*watcher, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
@@ -49,37 +66,32 @@ func newWatcher() (*watcher, error) {
 func (w *watcher) add(path string, notify func()) (cancel func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n, err := inotifyAdd(w.file, path)
-	if err != nil {
-		return nil, err
-	}
-	wd := int32(n)
-	if w.watches[wd] == nil {
-		w.watches[wd] = map[*watch]struct{}{}
-	}
-	one := &watch{notify}
-	w.watches[wd][one] = struct{}{}
-	return func() { w.remove(wd, one) }, nil
-}
-
-// inotifyAdd does not use Fd, which would make the file blocking.
-func inotifyAdd(file *os.File, path string) (n int, err error) {
-	conn, err := file.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	cerr := conn.Control(func(fd uintptr) {
-		for {
-			n, err = syscall.InotifyAddWatch(int(fd), path, watchMask)
-			if !errors.Is(err, syscall.EINTR) {
-				return
-			}
+	var wd int
+	closed := w.control(func(fd int) {
+		wd, err = syscall.InotifyAddWatch(fd, path, watchMask)
+		for errors.Is(err, syscall.EINTR) {
+			wd, err = syscall.InotifyAddWatch(fd, path, watchMask)
 		}
 	})
-	if cerr != nil {
-		return 0, cerr
+	if err = errors.Join(closed, err); err != nil {
+		return nil, os.NewSyscallError("inotify_add_watch", err)
 	}
-	return n, os.NewSyscallError("inotify_add_watch", err)
+	id := int32(wd)
+	if w.watches[id] == nil {
+		w.watches[id] = map[*watch]struct{}{}
+	}
+	one := &watch{notify}
+	w.watches[id][one] = struct{}{}
+	return func() { w.remove(id, one) }, nil
+}
+
+// control calls f with the descriptor. Fd would make the file blocking.
+func (w *watcher) control(f func(fd int)) error {
+	conn, err := w.file.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) { f(int(fd)) })
+	}
+	return err
 }
 
 func (w *watcher) remove(wd int32, one *watch) {
@@ -89,15 +101,10 @@ func (w *watcher) remove(wd int32, one *watch) {
 	if _, ok := set[one]; !ok {
 		return // the file is gone, and the watch with it
 	}
-	delete(set, one)
-	if len(set) > 0 {
-		return
-	}
-	delete(w.watches, wd)
-	if conn, err := w.file.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) {
-			_, _ = syscall.InotifyRmWatch(int(fd), uint32(wd)) // fails if the file has just gone
-		})
+	if delete(set, one); len(set) == 0 {
+		delete(w.watches, wd)
+		// Fails if the file has just gone.
+		_ = w.control(func(fd int) { _, _ = syscall.InotifyRmWatch(fd, uint32(wd)) })
 	}
 }
 
@@ -112,8 +119,7 @@ func (w *watcher) run() {
 		for b := buf[:n]; len(b) >= syscall.SizeofInotifyEvent; {
 			wd := int32(binary.NativeEndian.Uint32(b))
 			mask := binary.NativeEndian.Uint32(b[4:])
-			size := syscall.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
-			size = min(size, len(b))
+			size := min(len(b), syscall.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(b[12:])))
 			if name := bytes.TrimRight(b[syscall.SizeofInotifyEvent:size], "\x00"); len(name) == 0 || len(name) == numberLen {
 				w.dispatch(wd, mask)
 			} // else of another file of a directory than a ticket

@@ -20,15 +20,15 @@ func (b *Backend) watches() int {
 	return len(w.watches)
 }
 
-func openDirectory(t *testing.T) *directory {
+// withoutEvents makes the inotify instance refuse watches, as the system does at its limits.
+func withoutEvents(t *testing.T, b *Backend) {
 	t.Helper()
-	b := open1(t, t.TempDir())
-	d, err := b.open(b.root)
+	w, err := newWatcher()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	w.close()
+	b.events = w
 }
 
 func TestWatchesOfOneFile(t *testing.T) {

@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -89,7 +90,24 @@ func find(commands []*Command, name string) (*Command, error) {
 			names = append(names, c.Name())
 		}
 	}
-	return nil, Usagef("unknown command %q: want one of %s", name, strings.Join(names, ", "))
+	hint := ""
+	for _, known := range names {
+		if similar(name, known) {
+			hint = fmt.Sprintf(" (did you mean %s?)", known)
+		}
+	}
+	return nil, Usagef("unknown command %q%s: want one of %s", name, hint, strings.Join(names, ", "))
+}
+
+// similar reports whether a word is another one with a letter too much, too few, or wrong, or with two neighbours swapped.
+func similar(a, b string) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
 // errHelp is returned for --help.
@@ -135,9 +153,13 @@ func (a *App) run(ctx context.Context, args []string) error {
 		args = []string{"version"}
 	}
 	c, parsed, err := a.parse(args)
-	if errors.Is(err, errHelp) || err == nil && c == nil {
+	if errors.Is(err, errHelp) {
 		a.writeHelp(a.Out, c)
 		return nil
+	}
+	if err == nil && c == nil {
+		a.writeHelp(a.Err, nil)
+		return Usagef("want a command")
 	}
 	if err == nil && a.quiet && a.verbose {
 		err = Usagef("--quiet and --verbose contradict each other: want one of them")

@@ -85,6 +85,8 @@ func TestCommandLine(t *testing.T) {
 		"do --wait soon":                 {"", "", `invalid argument "soon" for "--wait" flag: want forever`},
 		"--nope":                         {"", "", "unknown flag: --nope (see testctl --help)"},
 		"other":                          {"", "", `unknown command "other": want one of completion, do, help, man, version`},
+		"od":                             {"", "", `unknown command "od" (did you mean do?): want one of`},
+		"-v":                             {"", "", "want a command"},
 		"do --redis://u:secret@h/0":      {"", "", "unknown flag: --redis://***@h/0"},
 		"help do do":                     {"", "", "2 arguments for help"},
 		"completion tcsh":                {"", "", "want one of bash, fish, powershell, zsh"},
@@ -99,6 +101,17 @@ func TestCommandLine(t *testing.T) {
 			}
 		case err != nil || strings.Join(args, " ") != want.args || flags != want.flags:
 			t.Errorf("%s: %v, %q, %q; want %q, %q", line, err, args, flags, want.args, want.flags)
+		}
+	}
+}
+
+func TestSimilar(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]bool{
+		"lsit": true, "lst": true, "listt": true, "liszt": true, "lisp": true, "mist": true, "ist": true, "slit": false, "tsil": false, "": false, "li": false,
+	} {
+		if got := similar(word, "list"); got != want {
+			t.Errorf("%q and list: %v, want %v", word, got, want)
 		}
 	}
 }

@@ -16,8 +16,10 @@ import (
 func (a *App) listCommand() *Command {
 	var prefix string
 	var limit serviceLimit
+	most := 0
 	flags := NewFlagSet()
 	prefixFlag(flags, &prefix)
+	flags.IntVar(&most, "limit", 0, "only the first N locks, and how many there are; 0: all")
 	limit.addFlag(flags)
 	return &Command{
 		Use:   "list",
@@ -27,14 +29,21 @@ terminal long names and descriptions are cut to its width, and the head is bold 
 NO_COLOR is set; elsewhere names and descriptions are complete. "-" is a value that the
 service does not have.`,
 		Example: `  lockctl list
-  lockctl list --prefix orders/
+  lockctl list --prefix orders/ --limit 100
   lockctl list -o json | jq -r '.[].name'`,
 		Flags: flags,
 		Run: func(ctx context.Context, _ []string) error {
+			if most < 0 {
+				return Usagef("invalid --limit %d: want 0 or more", most)
+			}
 			return a.query(ctx, &limit, func(ctx context.Context, c *lock.Client) error {
 				held, err := heldLocks(ctx, c, prefix)
 				if err != nil {
 					return err
+				}
+				if n := len(held); most > 0 && n > most {
+					held = held[:most]
+					defer a.Notice("limit", fmt.Sprintf("%d of %d locks", most, n), map[string]any{"locks": n})
 				}
 				return a.Result(held, func(w io.Writer) { writeList(w, held, a.screen()) })
 			})

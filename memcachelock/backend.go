@@ -103,8 +103,9 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	}
 }
 
-const caveatMargin = "A client takes the lock of a holder that died when it has watched it for a TTL. " +
-	"A TryLock of a new process cannot, until the margin has passed too (10 minutes, see WithMargin)."
+const caveatMargin = "A client takes the lock of a holder that died when it has watched it for a TTL, and a lock for which a " +
+	"dead process waits when it has watched it for a second. A TryLock of a new process cannot, until the margin has passed " +
+	"too (10 minutes, see WithMargin)."
 
 // maxTTL leaves room for the margin.
 const maxTTL = month - 25*time.Hour

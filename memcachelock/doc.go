@@ -35,7 +35,7 @@
 // a renewal takes two. Many renewals that are due together share both, with a client of Open for one server. If a connection
 // ends or has no answer, its request is repeated once with a new one.
 //
-// Waiters poll, in no order. The fencing token is counted in the item. If there is none, it begins with
+// Waiters poll; processes that wait take turns. The fencing token is counted in the item. If there is none, it begins with
 // the microseconds of the Unix epoch of the client.
 //
 // # Limits

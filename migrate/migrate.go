@@ -77,7 +77,10 @@ func New(old, new lock.Mutex, phase Phase) lock.Mutex {
 		m.name = new.Name()
 	}
 	var both lock.Mutex
-	if both, m.err = lock.InOrder(m.name, old, new); m.err != nil {
+	both, m.err = lock.All(old, new).(interface {
+		InOrder(name string) (lock.Mutex, error)
+	}).InOrder(m.name)
+	if m.err != nil {
 		return m
 	}
 	m.parts = []lock.Mutex{old, new}
@@ -119,12 +122,15 @@ func (m *migration) TryLock(ctx context.Context) (*lock.Lease, error) {
 	return m.locked.TryLock(ctx)
 }
 
-// Inspect implements lock.Inspector.
+// Inspect is that of the lock that is asked in this phase, for package elect.
 func (m *migration) Inspect(ctx context.Context) (lock.Info, error) {
 	if m.err != nil {
 		return lock.Info{}, m.wrap("inspect", m.err)
 	}
-	if i, ok := m.inspected.(lock.Inspector); ok {
+	i, ok := m.inspected.(interface {
+		Inspect(ctx context.Context) (lock.Info, error)
+	})
+	if ok {
 		return i.Inspect(ctx)
 	}
 	return lock.Info{}, m.wrap("inspect", errors.ErrUnsupported)

@@ -14,15 +14,15 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/elect"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/memlock"
 	"github.com/interlock-go/lock/migrate"
 )
 
 var (
-	newClient = locktest.NewClient
-	mustLock  = locktest.MustLock
-	wantErr   = locktest.WantErr
+	newClient = clienttest.NewClient
+	mustLock  = clienttest.MustLock
+	wantErr   = clienttest.WantErr
 )
 
 // fleet explores every order in which processes, each in one phase, can lock and unlock

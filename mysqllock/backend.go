@@ -188,5 +188,6 @@ func (b *Backend) Capabilities() backend.Capabilities {
 
 // Ping makes one round trip.
 func (b *Backend) Ping(ctx context.Context) error {
-	return b.svc.read(ctx, func(ctx context.Context, c *sql.Conn) error { return c.PingContext(ctx) })
+	_, err := read(ctx, b.svc, func(ctx context.Context, c *sql.Conn) (struct{}, error) { return struct{}{}, c.PingContext(ctx) })
+	return err
 }

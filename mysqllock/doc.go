@@ -36,6 +36,17 @@
 //
 // A TTL is from 500 ms to 100 days.
 //
+// # The application's pool
+//
+// The connections need autocommit, no transaction_read_only and sql_big_selects, which are the defaults. [New] verifies
+// that on one connection and names the setting that it refuses. Other settings do not matter: the isolation level,
+// sql_mode, sql_select_limit, completion_type, sql_safe_updates, time zones, clientFoundRows, parseTime and
+// interpolateParams. One connection is enough, to poll. With four, the server wakes waiters, over one that the driver
+// keeps, on MariaDB two.
+//
+// A request that was sent is not cancelled. It ends within the timeout, so its connection stays usable. When a request
+// had no reply in time, the driver closes the idle connections of the pool that do not answer a ping within a second.
+//
 // # Protocol
 //
 // The driver is a queue.Service of package backend/queue: each operation is one call of a stored procedure, which is

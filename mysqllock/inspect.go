@@ -13,13 +13,13 @@ import (
 
 const pageSize = 500 // names of one SELECT of List
 
-// read calls f, which only reads, with a connection. It is repeated over another connection if that was broken.
-func (s *service) read(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+// read calls f, which only reads, with a connection, and returns its result. It is repeated over another connection if that
+// was broken. If ctx ends first f goes on, so it uses no variable that its caller changes.
+func read[T any](ctx context.Context, s *service, f func(context.Context, *sql.Conn) (T, error)) (T, error) {
 	begun := time.Now()
-	_, err := call.Detached(ctx, s.life, func(ctx context.Context, sending *call.Sending) (struct{}, error) {
+	result, err := call.Detached(ctx, s.life, func(ctx context.Context, sending *call.Sending) (result T, err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.timeout)
 		defer cancel()
-		var err error
 		for range 3 {
 			var conn *sql.Conn
 			if conn, err = s.connect(ctx); err != nil {
@@ -29,7 +29,8 @@ func (s *service) read(ctx context.Context, f func(context.Context, *sql.Conn) e
 				_ = conn.Close()
 				break
 			}
-			if err = failure(f(ctx, conn)); err == nil {
+			result, err = f(ctx, conn)
+			if err = failure(err); err == nil {
 				_ = conn.Close()
 				break
 			}
@@ -38,16 +39,16 @@ func (s *service) read(ctx context.Context, f func(context.Context, *sql.Conn) e
 				break
 			}
 		}
-		return struct{}{}, err
+		return result, err
 	})
 	if err != nil && unanswered(ctx, begun) {
 		s.life.Go(s.testIdle)
 	}
-	return err
+	return result, err
 }
 
 // infos reads the locks that a condition on their rows selects, with their waiters and share holders.
-func (s *service) infos(ctx context.Context, where string) (all []backend.Info, err error) {
+func (s *service) infos(ctx context.Context, where string) ([]backend.Info, error) {
 	q := s.schema.sql(fmt.Sprintf(
 		"SELECT l.name, 0, l.owner, l.metadata, l.token, l.owner IS NOT NULL AND l.expires > %[1]s, "+
 			"l.expires, l.since, 0, 0, '', %[1]s FROM (SELECT * FROM `interlock` WHERE %[2]s) l "+
@@ -55,24 +56,22 @@ func (s *service) infos(ctx context.Context, where string) (all []backend.Info, 
 			"q.ends, q.since, q.weight, q.capacity, q.slots, %[1]s FROM (SELECT name FROM `interlock` WHERE %[2]s) l "+
 			"STRAIGHT_JOIN `interlock_places` q ON q.name = l.name AND q.place > 0 ORDER BY 1, 2 LIMIT %[4]s",
 		clock, where, shareBase, noLimit))
-	err = s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
-		all = nil
+	return read(ctx, s, func(ctx context.Context, c *sql.Conn) (all []backend.Info, err error) {
 		rows, err := c.QueryContext(ctx, q)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer rows.Close()
 		for rows.Next() {
 			var r row
 			if err := rows.Scan(&r.name, &r.place, &r.owner, &r.Metadata, &r.token, &r.holds, &r.expires, &r.since,
 				&r.Share.Weight, &r.Share.Capacity, &r.slots, &r.now); err != nil {
-				return err
+				return nil, err
 			}
 			all = s.add(all, r)
 		}
-		return rows.Err()
+		return all, rows.Err()
 	})
-	return all, err
 }
 
 const (
@@ -130,7 +129,7 @@ func (b *Backend) List(ctx context.Context, yield func(backend.Info) bool) error
 	prefix := b.svc.key("")
 	after, end := prefix, prefix[:len(prefix)-1]+";" // the byte that follows the colon
 	for {
-		found, err := b.svc.infos(ctx, fmt.Sprintf("name > %s AND name < %s AND expires > %s ORDER BY name LIMIT %d",
+		found, err := b.svc.infos(ctx, fmt.Sprintf("name > %s AND name < %s AND (expires > %s OR shares > 0) ORDER BY name LIMIT %d",
 			lit(after), lit(end), clock, pageSize))
 		if err != nil {
 			return err

@@ -268,7 +268,7 @@ func (l *listener) read(
 	var slept int
 	var owns sql.NullBool
 	if !rows.Next() {
-		return r, noRow(rows.Err())
+		return r, errors.Join(rows.Err(), sql.ErrNoRows)
 	}
 	if err = rows.Scan(&slept, &owns); err != nil {
 		return r, err

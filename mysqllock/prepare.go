@@ -22,7 +22,7 @@ func (s *service) prepare(ctx context.Context, conn *sql.Conn) error {
 			return err
 		}
 	}
-	err = s.markUsed(ctx, conn)
+	_, err = conn.ExecContext(ctx, s.markUsed())
 	switch number(err) {
 	case errTableDenied, errColumnDenied, errAccessDenied:
 		s.denied = failure(err)
@@ -52,12 +52,11 @@ func (s *service) prepare(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// markUsed records that this version of the procedures is in use.
-func (s *service) markUsed(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, s.schema.sql(fmt.Sprintf(
+// markUsed is a statement that records that this version of the procedures is in use.
+func (s *service) markUsed() string {
+	return s.schema.sql(fmt.Sprintf(
 		"INSERT INTO `interlock` (name, expires) VALUES (%s, %s) ON DUPLICATE KEY UPDATE expires = %[2]s",
-		lit(versionName+s.schema.version), clock)))
-	return err
+		lit(versionName+s.schema.version), clock))
 }
 
 const (

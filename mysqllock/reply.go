@@ -31,29 +31,29 @@ type reply struct {
 	metadata, slots []byte
 }
 
-// scan reads the next result set, if it has a row.
-func (r *reply) scan(rows *sql.Rows) error {
+// replies reads a result set, which has a row at least.
+func replies(rows *sql.Rows) (all []reply, err error) {
 	columns, err := rows.Columns()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	to := make([]any, len(columns))
-	for i, name := range columns {
-		if to[i] = r.field(name); to[i] == nil {
-			return fmt.Errorf("a column %q in a reply", name)
+	for rows.Next() {
+		var r reply
+		for i, name := range columns {
+			if to[i] = r.field(name); to[i] == nil {
+				return nil, fmt.Errorf("a column %q in a reply", name)
+			}
 		}
+		if err := rows.Scan(to...); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
 	}
-	if !rows.Next() {
-		return noRow(rows.Err())
+	if err := rows.Err(); err != nil || len(all) > 0 {
+		return all, err
 	}
-	return rows.Scan(to...)
-}
-
-func noRow(err error) error {
-	if err == nil {
-		err = sql.ErrNoRows
-	}
-	return err
+	return nil, sql.ErrNoRows
 }
 
 func (r *reply) field(name string) any {

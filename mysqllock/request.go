@@ -84,15 +84,54 @@ func (s *service) askAll(ctx context.Context, ops []operation) []answered {
 
 // askKey sends operations for one key, and waits for its row.
 func (s *service) askKey(ctx context.Context, ops []operation) []answered {
-	all := []answered{{reply: reply{status: busy}}}
-	if len(ops) != 1 {
-		all = s.many(ctx, ops, true)
-	}
-	for i, o := range ops {
-		if all[i].err == nil && all[i].status == busy {
-			q := s.call("one", "'"+o.kind+"'", lit(o.key), lit(o.owner), lit(s.process), micro(o.ttl), flag(o.late))
-			all[i].reply, all[i].err = s.ask(ctx, q, false)
+	all := slices.Repeat([]answered{{reply: reply{status: busy}}}, len(ops))
+	for _, request := range []func(context.Context, []operation) []answered{s.renew, s.several, s.each} {
+		var at []int
+		var rest []operation
+		for i, r := range all {
+			if r.err == nil && r.status == busy {
+				at, rest = append(at, i), append(rest, ops[i])
+			}
 		}
+		for i, r := range request(ctx, rest) {
+			all[at[i]] = r
+		}
+	}
+	return all
+}
+
+// renew sends renewals of share holders of one key. It returns nothing if they are no such ones.
+func (s *service) renew(ctx context.Context, ops []operation) []answered {
+	other := func(o operation) bool {
+		return o.kind != "renew" || o.ttl != ops[0].ttl || checkOwner(o.owner) != nil // which is not escaped below
+	}
+	if len(ops) < 2 || slices.ContainsFunc(ops, other) {
+		return nil
+	}
+	owners := make([]string, len(ops))
+	for i, o := range ops {
+		owners[i] = `"` + o.owner + `"`
+	}
+	q := s.call("renew", lit(ops[0].key), lit(s.process), "'["+strings.Join(owners, ",")+"]'", micro(ops[0].ttl))
+	all := s.send(ctx, q, 1+len(ops), false)
+	all[1].pass = all[0].pass
+	return all[1:]
+}
+
+// several sends operations for one key in as few requests as possible.
+func (s *service) several(ctx context.Context, ops []operation) []answered {
+	if len(ops) < 2 {
+		return nil
+	}
+	return s.many(ctx, ops, true)
+}
+
+// each sends every operation by itself.
+func (s *service) each(ctx context.Context, ops []operation) []answered {
+	all := make([]answered, len(ops))
+	for i, o := range ops {
+		q := s.call("one", "'"+o.kind+"'", lit(o.key), lit(o.owner), lit(s.process), micro(o.ttl), flag(o.late))
+		all[i].reply, all[i].err = s.ask(ctx, q, false)
 	}
 	return all
 }
@@ -228,11 +267,14 @@ func answers(ctx context.Context, conn *sql.Conn, q string, n int) ([]answered, 
 	}
 	defer rows.Close()
 	for {
-		r := answered{reply: reply{sent: sent}}
-		if err := r.scan(rows); err != nil {
+		some, err := replies(rows)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, r)
+		for _, r := range some {
+			r.sent = sent
+			all = append(all, answered{reply: r})
+		}
 		more := rows.NextResultSet()
 		switch {
 		case rows.Err() != nil:
@@ -240,7 +282,7 @@ func answers(ctx context.Context, conn *sql.Conn, q string, n int) ([]answered, 
 		case len(all) == n:
 			return all, nil
 		case !more:
-			return nil, noRow(nil)
+			return nil, sql.ErrNoRows
 		}
 	}
 }

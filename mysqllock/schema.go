@@ -24,8 +24,8 @@ const mode = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 //go:embed sql/*.sql
 var files embed.FS
 
-var operations = []string{"event", "wake", "lock", "drop", "inform", "rule", "alone", "acquire", "plain", "one",
-	"many", "listen"}
+var operations = []string{"event", "wake", "lock", "remove", "next", "take", "drop", "inform", "rule", "alone", "acquire",
+	"plain", "one", "many", "renew", "listen"}
 
 func text(name string) string {
 	b, err := files.ReadFile("sql/" + name + ".sql")

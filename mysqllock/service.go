@@ -121,8 +121,8 @@ func (r *reply) ended(err error) queue.Ended {
 }
 
 // Pass implements queue.Service.
-func (s *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	r, err := s.ask(ctx, s.alone("pass", s.key(key), "", "''"), false)
+func (s *service) Pass(ctx context.Context, key string, leaves bool) (queue.Passed, error) {
+	r, err := s.ask(ctx, s.call("alone", "'pass'", lit(s.key(key)), "''", "''", "0", flag(leaves), "''", "0", "0"), false)
 	return queue.Passed{Now: r.now(), Pass: micros(r.pass)}, err
 }
 

@@ -31,7 +31,7 @@ func (s *service) sweepUnused() {
 	}
 	life := s.life.Context()
 	for call.Sleep(life, interval/2+rand.N(interval/2)) {
-		_ = s.read(life, s.markUsed)
+		_, _ = s.change(life, s.markUsed())
 		if s.opt.retention == 0 {
 			continue
 		}
@@ -76,46 +76,50 @@ func (s *service) sweep(ctx context.Context, unused time.Duration) (int, error) 
 func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted int, err error) {
 	old := fmt.Sprintf("expires < %s - %d AND token < %[1]s - %[2]d AND ended <= %[1]s", clock, unused.Microseconds())
 	const free = "owner IS NULL AND shares = 0 AND waiters = 0"
+	type page struct {
+		names, dead []string
+		last        string
+		n           int
+	}
 	for after := "\x01"; ; {
-		var names, dead []string
-		n := 0
-		err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
-			names, dead, n = nil, nil, 0
-			rows, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf(
-				"SELECT name, %s, %s FROM `interlock` WHERE name > %s ORDER BY name LIMIT %d", old, free, lit(after), sweepPage)))
+		q := s.schema.sql(fmt.Sprintf(
+			"SELECT name, %s, %s FROM `interlock` WHERE name > %s ORDER BY name LIMIT %d", old, free, lit(after), sweepPage))
+		p, err := read(ctx, s, func(ctx context.Context, c *sql.Conn) (p page, err error) {
+			rows, err := c.QueryContext(ctx, q)
 			if err != nil {
-				return err
+				return p, err
 			}
 			defer rows.Close()
 			for rows.Next() {
 				var isOld, isFree bool
-				if err := rows.Scan(&after, &isOld, &isFree); err != nil {
-					return err
+				if err := rows.Scan(&p.last, &isOld, &isFree); err != nil {
+					return p, err
 				}
-				n++
+				p.n++
 				switch {
 				case isOld && isFree:
-					names = append(names, lit(after))
+					p.names = append(p.names, lit(p.last))
 				case isOld:
-					dead = append(dead, after)
+					p.dead = append(p.dead, p.last)
 				}
 			}
-			return rows.Err()
+			return p, rows.Err()
 		})
-		for _, name := range dead {
+		after = p.last
+		for _, name := range p.dead {
 			if err == nil {
 				_, err = s.ask(ctx, s.alone("pass", name, "", "''"), false)
 			}
 		}
-		for some := range slices.Chunk(names, sweepBatch) {
+		for some := range slices.Chunk(p.names, sweepBatch) {
 			if err == nil {
-				var n int
+				var n int64
 				n, err = s.change(ctx, s.schema.sql("DELETE l FROM `interlock` l FORCE INDEX (PRIMARY) WHERE name IN ("+
 					strings.Join(some, ",")+") AND "+free+" AND "+old))
-				deleted += n
+				deleted += int(n)
 			}
 		}
-		if err != nil || n < sweepPage {
+		if err != nil || p.n < sweepPage {
 			return deleted, err
 		}
 		call.Sleep(ctx, sweepPause)
@@ -126,38 +130,42 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 // one in a row that has been written again.
 func (s *service) sweepRows(ctx context.Context, name, columns, which string) error {
 	key := strings.Split(columns, ", ")
-	first, second := "", int64(0)
-	for {
-		var rows []string
-		n := 0
-		err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
-			rows, n = nil, 0
-			found, err := c.QueryContext(ctx, s.schema.sql(fmt.Sprintf("SELECT %s, %s FROM %s q "+
-				"WHERE %[4]s >= %[6]s AND (%[4]s > %[6]s OR %[5]s > %[7]d) ORDER BY %[4]s, %[5]s LIMIT %[8]d",
-				columns, which, name, key[0], key[1], lit(first), second, sweepPage)))
+	type page struct {
+		rows   []string
+		first  string // of the last row
+		second int64
+		n      int
+	}
+	for last := (page{}); ; {
+		q := s.schema.sql(fmt.Sprintf("SELECT %s, %s FROM %s q "+
+			"WHERE %[4]s >= %[6]s AND (%[4]s > %[6]s OR %[5]s > %[7]d) ORDER BY %[4]s, %[5]s LIMIT %[8]d",
+			columns, which, name, key[0], key[1], lit(last.first), last.second, sweepPage))
+		p, err := read(ctx, s, func(ctx context.Context, c *sql.Conn) (p page, err error) {
+			found, err := c.QueryContext(ctx, q)
 			if err != nil {
-				return err
+				return p, err
 			}
 			defer found.Close()
 			for found.Next() {
 				var at int64
 				var selected bool
-				if err := found.Scan(&first, &second, &at, &selected); err != nil {
-					return err
+				if err := found.Scan(&p.first, &p.second, &at, &selected); err != nil {
+					return p, err
 				}
-				if n++; selected {
-					rows = append(rows, fmt.Sprintf("(%s,%d,%d)", lit(first), second, at))
+				if p.n++; selected {
+					p.rows = append(p.rows, fmt.Sprintf("(%s,%d,%d)", lit(p.first), p.second, at))
 				}
 			}
-			return found.Err()
+			return p, found.Err()
 		})
-		for some := range slices.Chunk(rows, sweepBatch) {
+		last = p
+		for some := range slices.Chunk(p.rows, sweepBatch) {
 			if err == nil {
 				_, err = s.change(ctx, s.schema.sql(fmt.Sprintf(
 					"DELETE q FROM %s q FORCE INDEX (PRIMARY) WHERE (%s) IN (%s)", name, columns, strings.Join(some, ","))))
 			}
 		}
-		if err != nil || n < sweepPage {
+		if err != nil || p.n < sweepPage {
 			return err
 		}
 		call.Sleep(ctx, sweepPause)
@@ -168,31 +176,29 @@ func (s *service) sweepRows(ctx context.Context, name, columns, which string) er
 func (s *service) dropVersions(ctx context.Context, unused time.Duration) error {
 	old := fmt.Sprintf("l.name > X'00' AND l.name < X'01' AND LENGTH(l.name) = %d AND l.expires < %s - %d",
 		1+len(s.schema.version), clock, unused.Microseconds())
-	var statements []string
-	err := s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
-		statements = nil
+	statements, err := read(ctx, s, func(ctx context.Context, c *sql.Conn) (all []string, err error) {
 		rows, err := c.QueryContext(ctx, s.schema.sql("SELECT l.name, r.routine_name FROM `interlock` l "+
 			"LEFT JOIN information_schema.routines r ON r.routine_schema = "+s.database()+
 			" AND LEFT(r.routine_name, 10) = 'interlock_'"+
 			" AND RIGHT(r.routine_name, 13) = CONCAT('_', CONVERT(SUBSTRING(l.name, 2) USING utf8mb4))"+
 			" WHERE "+old+" LIMIT 1000"))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer rows.Close()
 		for rows.Next() {
 			var version string
 			var name sql.NullString
 			if err := rows.Scan(&version, &name); err != nil {
-				return err
+				return nil, err
 			}
 			q := s.schema.sql("DELETE l FROM `interlock` l FORCE INDEX (PRIMARY) WHERE l.name = "+lit(version)+" AND ") + old
 			if name.Valid { // the row stays until its procedures have gone
 				q = "DROP PROCEDURE IF EXISTS " + table{s.schema.table.database, name.String}.quoted()
 			}
-			statements = append(statements, q)
+			all = append(all, q)
 		}
-		return rows.Err()
+		return all, rows.Err()
 	})
 	for _, q := range statements {
 		if err == nil {
@@ -203,18 +209,15 @@ func (s *service) dropVersions(ctx context.Context, unused time.Duration) error 
 }
 
 // change executes a statement at READ COMMITTED, and returns how many rows it changed.
-func (s *service) change(ctx context.Context, q string) (n int, err error) {
-	err = s.read(ctx, func(ctx context.Context, c *sql.Conn) error {
+func (s *service) change(ctx context.Context, q string) (n int64, err error) {
+	return read(ctx, s, func(ctx context.Context, c *sql.Conn) (int64, error) {
 		if _, err := c.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
-			return err
+			return 0, err
 		}
 		r, err := c.ExecContext(ctx, q)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		changed, err := r.RowsAffected()
-		n = int(changed)
-		return err
+		return r.RowsAffected()
 	})
-	return n, err
 }

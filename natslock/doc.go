@@ -37,7 +37,7 @@
 // age of the bucket less the TTL. An acquire takes two round trips, a renewal and a release one.
 //
 // A waiter is notified of each change of its key, and reads it: a notification is not believed. Waiters
-// of one process wait in line, and one of them subscribes. Between processes there is no order.
+// of one process wait in line, and one of them subscribes. Processes that wait take turns, see package record.
 //
 // The fencing token is the revision of the record with which the lock was acquired. A bucket that
 // this package creates begins with the microseconds of the Unix epoch (servers from 2.10), so that

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/record"
 )
 
@@ -42,11 +43,17 @@ func (b *Backend) requestUntil(ctx context.Context, end time.Time, subject strin
 	if b.ended.Err() != nil || b.conn.IsClosed() {
 		return backend.ErrClosed
 	}
-	limited, cancel := context.WithDeadline(ctx, end)
+	limited := &call.Context{}
+	limited.Init(ctx, ctx, end)
+	cancel := func() { limited.End(context.Canceled) }
 	defer cancel()
-	defer context.AfterFunc(b.ended, cancel)()
-	if err := b.awaitConnection(limited); err != nil {
-		return b.notConnected(b.ownError(ctx, err))
+	if !b.conn.IsConnected() {
+		stop := context.AfterFunc(b.ended, cancel)
+		err := b.awaitConnection(limited)
+		stop()
+		if err != nil {
+			return b.notConnected(b.ownError(ctx, err))
+		}
 	}
 	session, e := b.currentSession(), b.beginExchange()
 	defer context.AfterFunc(session, cancel)() // the library goes on to wait for the reply
@@ -55,7 +62,7 @@ func (b *Backend) requestUntil(ctx context.Context, end time.Time, subject strin
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
+	case errors.Is(err, nats.ErrNoResponders),
 		errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 		return backend.NotExecuted(fmt.Errorf("nats: no server leads the stream %s, it was deleted, or JetStream is off: %w", b.stream(), err))
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
@@ -74,17 +81,17 @@ func (b *Backend) requestUntil(ctx context.Context, end time.Time, subject strin
 	} else if !errors.Is(err, nats.ErrPermissionViolation) {
 		b.unanswered(limited, e)
 	}
-	if end := ctx.Err(); end != nil && !errors.Is(err, end) {
-		err = fmt.Errorf("%w: %w", err, end)
-	}
 	return fmt.Errorf("nats: %w", err)
 }
 
-// ownError returns err without the error of a context that the driver itself ended, while that of the caller has not.
+// ownError returns err with the error of the caller's context, if that has ended, and else without that of a context which
+// the driver itself ended.
 func (b *Backend) ownError(caller context.Context, err error) error {
-	switch {
-	case caller.Err() != nil:
+	switch end := caller.Err(); {
+	case end != nil && (err == nil || errors.Is(err, end)):
 		return err
+	case end != nil:
+		return fmt.Errorf("%w: %w", err, end)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer in %v, see the timeout of the driver", b.opt.timeout)
 	case errors.Is(err, context.Canceled):
@@ -96,9 +103,6 @@ func (b *Backend) ownError(caller context.Context, err error) error {
 // awaitConnection returns when there is a connection. The library would not send a request without one, or with
 // the options of a caller's connection it would send it later.
 func (b *Backend) awaitConnection(ctx context.Context) error {
-	if b.conn.IsConnected() {
-		return nil
-	}
 	states := b.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer b.conn.RemoveStatusListener(states)
 	for !b.conn.IsConnected() {

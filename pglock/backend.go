@@ -109,7 +109,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"A standby that is promoted before it received the last writes, and a server that lost them in a crash with fsync off, forget locks. Until the lease of the first holder ends, two clients may then hold one lock, and only a check of the token at the resource, or Guard, stops the first one. With synchronous replication no lock is forgotten.",
 			"Tokens rise over a failover or a restored backup as long as the clock of the new server is not behind the time of the last grant.",
 			"A step forward of the server's clock ends leases early by as much, and a second holder may be granted the lock. Slew the clock of the server and do not step it.",
-			"A process with waiters that died delays the others by up to 3 s at its turn. Of several such processes in a row the second delays them by up to 0.75 s and each further one by 0.25 s. If its waiter does not fit beside shared holders, it delays the shares behind it by up to 3 s if they come later, and by up to 6 s if they wait already.",
+			"A process with waiters that died delays the others by up to 3 s at its turn. Of several such processes in a row each further one delays them by up to 0.75 s. If its waiter does not fit beside shared holders, it delays the shares behind it by up to 3 s if they come later, and by up to 6 s if they wait already.",
 			"If the holder and the first waiter die together, the next waiter notices it when the lease ends that it knows of.",
 			"A role that may connect to the database can send notifications: it can make waiters ask more often, and no more.",
 			fmt.Sprintf("A statement that the server executes more than %v after its attempt was abandoned is not refused.", tombstoneTTL),

@@ -4,13 +4,14 @@
 //
 //	c, err := lock.Open(ctx, "postgres://app:secret@db:5432/shop?ttl=30s")
 //
-// [New] takes a pool of the application and never closes it.
+// [New] takes a pool of the application and never closes it. After a request without an answer the driver pings the idle
+// connections of the pool, and closes those that do not answer; PrepareConn of the pool runs for each of them.
 //
 // # URL
 //
 //	postgres://[user[:password]@]host[:port][,host[:port]...]/database
 //	postgres://[user[:password]@]/database?host=/directory     of a Unix socket
-//	postgres://[user[:password]@]/directory?db=database        the same
+//	postgres://[user[:password]@]/directory?db=database        the same; /directory may also name the socket itself
 //	postgresql://...                               the same
 //
 // Parameters, besides those of package lock:
@@ -46,7 +47,7 @@
 // grants the first waiter and those behind it, as long as each fits beside the holders.
 //
 // A process is not taken for dead because its connections have ended. A waiter of a dead process delays the others by up
-// to 3 s at its turn, those of a second such process by 0.75 s, and of each further one by 0.25 s.
+// to 3 s at its turn, and those of each further such process behind it by 0.75 s.
 //
 // The fencing token is the greater of the last token plus one and the clock of the
 // server in microseconds.

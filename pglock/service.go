@@ -299,8 +299,8 @@ func (s *service) rest(ctx context.Context, e queue.End) func(rows []answer) (sq
 }
 
 // Pass implements queue.Service.
-func (s *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	r, _, err := one(ctx, s.server, s.sql.pass, s.key(key))
+func (s *service) Pass(ctx context.Context, key string, leaves bool) (queue.Passed, error) {
+	r, _, err := one(ctx, s.server, s.sql.pass, s.key(key), leaves)
 	return queue.Passed{Now: micros(r.clock), Pass: micros(r.pass)}, err
 }
 

@@ -58,7 +58,7 @@ func newStatements(table string) (statements, error) {
 		&s.renew:          "SELECT 1::bigint, a.* FROM interlock_renew($1, $2::text[], $3, $4::bigint[], $5::boolean[], true) a",
 		&s.end:            "SELECT 1::bigint, a.* FROM interlock_end($1, $2, $3, $4, $5, $6, true) a",
 		&s.breaks:         "SELECT 1::bigint, a.* FROM interlock_rule('break', $1, $2, '', '', 0, 0, 0, false, '', '', true) a",
-		&s.pass:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, false, '', '', true) a",
+		&s.pass:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, $2, '', '', true) a",
 		&s.rest:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, false, '', $2, true) a",
 		&s.downgrade:      "SELECT 1::bigint, a.* FROM interlock_rule('downgrade', $1, $2, $3, '', 0, 0, 0, false, '', '', true) a",
 		&s.unusedVersions: "SELECT encode(substr(name, 2), 'escape') FROM interlock WHERE name > decode('00', 'hex') AND name < decode('01', 'hex') AND since < (extract(epoch FROM now()) * 1000000)::bigint - $1::bigint\n\tAND name <> decode('00', 'hex') || $2::text::bytea",

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
@@ -69,18 +67,4 @@ func TestAbandonFromElsewhere(t *testing.T) {
 	<-ch
 	must(t, g.Release(t.Context()))
 	must(t, get(t, next).Release(t.Context()))
-}
-
-// The first waiter has ended and its place remains: its process, which is alive, removes that when it is asked.
-func TestEndedWriterBeforeReaders(t *testing.T) {
-	p := newPrefix()
-	b, b2, c := newBackend(t, p), newBackend(t, p), client(t, sharedServer(t))
-	g := take(t, b, shareRequest("k", backend.Reader))
-	must(t, c.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: 1, Member: b.svc.member(request("k"))}).Err())
-	ctx, cancel := context.WithTimeout(t.Context(), backend.MaxProvisionalTTL/2)
-	defer cancel()
-	next, err := b2.Acquire(ctx, shareRequest("k", backend.Reader))
-	must(t, err)
-	must(t, next.Release(t.Context()))
-	must(t, g.Release(t.Context()))
 }

@@ -43,47 +43,6 @@ func TestDeadWaitersOfOneProcess(t *testing.T) {
 	}
 }
 
-// When all waiters have died nothing of them remains.
-func TestOnlyDeadWaiters(t *testing.T) {
-	t.Parallel() // mostly it waits
-	b := newBackend(t, newPrefix())
-	g := take(t, b, request("k"))
-	stopped(t, b, "k", 0, 2, time.Second)
-	must(t, g.Release(t.Context()))
-	eventually(t, "nothing is left", func() bool {
-		k := b.svc.proc.Keys("k")
-		return b.svc.srv.Client.Exists(t.Context(), k.Lock, k.Queue).Val() == 0
-	})
-}
-
-// A provisional grant after one that was not claimed is short.
-func TestDeadProcesses(t *testing.T) {
-	t.Parallel() // mostly it waits
-	b := newBackend(t, newPrefix())
-	g := take(t, b, request("k"))
-	for i := range 6 {
-		stopped(t, b, "k", i, 2, 2*time.Second)
-	}
-	ch := enqueue(t.Context(), t, newBackend(t, b.svc.opt.prefix), request("k"))
-	must(t, g.Release(t.Context()))
-	must(t, getWithin(t, 8*time.Second, ch).Release(t.Context())) // 2 s, and 5 times 0.75 s
-}
-
-// A waiter that finds the dead ones at the end of a lease hands over, and looks again when that
-// provisional grant ends.
-func TestDeadWaitersAfterExpiry(t *testing.T) {
-	t.Parallel() // mostly it waits
-	b := newBackend(t, newPrefix())
-	r := request("k")
-	r.TTL = 300 * time.Millisecond
-	take(t, b, r) // never released
-	stopped(t, b, "k", 0, 2, time.Second)
-	stopped(t, b, "k", 1, 2, time.Second)
-	r = request("k")
-	r.TTL = time.Second
-	must(t, getWithin(t, 10*time.Second, enqueue(t.Context(), t, b, r)).Release(t.Context()))
-}
-
 // A process that was suspect is served again after any request for the key.
 func TestSuspectReturns(t *testing.T) {
 	p := newPrefix()

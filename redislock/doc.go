@@ -92,6 +92,18 @@
 //	+select                                 with another database than 0
 //	&{lock:* +spublish +ssubscribe +sunsubscribe +pubsub|shardnumsub +cluster|slots +cluster|shards    in a cluster
 //
+// # Connections
+//
+// A request that gets no reply may mean that a router forgot its connection. A client that was opened from a URL then
+// uses none of the connections that were idle when the request was sent, and sends the next request over a new one. So
+// it costs one read_timeout, whatever the size of the pool. The subscription is checked at the same time, and replaced
+// if nothing arrives within 2.5 s. A server that replies READONLY, LOADING or MASTERDOWN executed nothing. No
+// connection to it is used again, and the request is sent once more over a new one, because the name may belong to
+// another server by now. This needs that go-redis checks a connection before its use, which it does not on Windows.
+//
+// The connections of a client that is passed to [New] are its own: each dead one costs one request its timeout. The
+// subscription of such a client is checked in the same way.
+//
 // # Limits
 //
 // The Caveats of [Backend.Capabilities] list them. Redis replicates asynchronously, so a
@@ -105,6 +117,10 @@
 // cannot be acquired, released or handed over until the migration ends. A release is repeated
 // for 5 s here, and by package lock until the lease ends. An Acquire is repeated for a TTL and
 // then returns the error of the server.
+//
+// With eviction=accept the server may evict a queue, so waiters have no order and are not notified. They find a
+// free lock when they poll, after one and a half times the lease that they knew of. If the counter is evicted,
+// tokens rise while the clock is right.
 //
 // An error inside a script, such as a missing permission, is ErrUncertain, because commands
 // before it were executed. The retries of go-redis are disabled: a request without a reply

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 	"github.com/interlock-go/lock/redislock/internal/redistest"
 )
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 var (
 	sharedServer   = redistest.Server
 	missing        = redistest.Missing
-	freePort       = locktest.FreePort
+	freePort       = clienttest.FreePort
 	start          = redistest.Start
 	startSentinel  = redistest.StartSentinel
 	private        = redistest.Private

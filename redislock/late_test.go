@@ -48,25 +48,6 @@ func TestLateRequest(t *testing.T) {
 	}
 }
 
-// A lost poll of a waiter may be executed after its grant was released.
-func TestLatePoll(t *testing.T) {
-	px := newProxy(t, sharedServer(t))
-	p := newPrefix()
-	b, direct := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
-	g := take(t, direct, request("k"))
-	r := request("k")
-	ch := enqueue(t.Context(), t, b, r)
-	px.Next(acquireScript, drop)
-	b.svc.subs.pollNow(b.svc.proc.Channel())
-	eventually(t, "the poll was lost", func() bool { return !px.Hooked() })
-	must(t, g.Release(t.Context()))
-	g2 := get(t, ch)
-	must(t, g2.Release(t.Context()))
-	if _, err := direct.TryAcquire(t.Context(), r); err == nil || errors.Is(err, backend.ErrLocked) {
-		t.Errorf("a late poll: %v", err)
-	}
-}
-
 // A late request never shortens the lease of a later one.
 func TestLateRequestsDoNotShorten(t *testing.T) {
 	px := newProxy(t, sharedServer(t))
@@ -114,20 +95,4 @@ func TestLateRequestsDoNotShorten(t *testing.T) {
 		}
 		must(t, g.Release(t.Context()))
 	}
-}
-
-// Acquire does not return a pushed grant that was broken before Acquire accepted it.
-func TestBrokenAfterTheHandOff(t *testing.T) {
-	b := newBackend(t, newPrefix())
-	g, r := take(t, b, request("k")), request("k")
-	r.OnWait = func(*backend.LockedError) { // both messages are here before the attempt looks
-		pushed(b, r, 1)
-		b.svc.receive(nil, "l "+r.Owner)
-	}
-	if got, err := b.Acquire(t.Context(), r); !errors.Is(err, backend.ErrLost) || !isUncertain(err) {
-		t.Fatalf("got %v, %v; want that the grant is lost", got, err)
-	}
-	must(t, b.Abandon(t.Context(), r))
-	must(t, g.Release(t.Context()))
-	must(t, take(t, b, request("k")).Release(t.Context()))
 }

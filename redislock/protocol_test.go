@@ -63,52 +63,6 @@ func TestAcquireRelease(t *testing.T) {
 	}
 }
 
-func TestHandOff(t *testing.T) {
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	g := take(t, b, request("k"))
-	waits := 0
-	req := request("k")
-	req.OnWait = func(e *backend.LockedError) { waits++ }
-	ch := enqueue(t.Context(), t, b2, req)
-	must(t, g.Release(t.Context()))
-	g2 := get(t, ch)
-	if g2.Token() <= g.Token() {
-		t.Errorf("token %d after %d", g2.Token(), g.Token())
-	}
-	if left := time.Until(g2.Until()); left > backend.MaxProvisionalTTL || left < backend.MaxProvisionalTTL*2/3 {
-		t.Errorf("a pushed grant lasts %v", left)
-	}
-	if waits != 1 {
-		t.Errorf("OnWait called %d times", waits)
-	}
-	must(t, g2.Renew(t.Context(), req.TTL))
-	if left := time.Until(g2.Until()); left < 9*time.Second {
-		t.Errorf("renewed for %v", left)
-	}
-	must(t, g2.Release(t.Context()))
-}
-
-func TestExpiryWithoutRelease(t *testing.T) {
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	req := request("k")
-	req.TTL = 2 * time.Second // the waiter is in the queue by then
-	g := take(t, b, req)
-	ch := enqueue(t.Context(), t, b2, request("k"))
-	g2 := get(t, ch)
-	if late := time.Since(g.Until()); late > 5*time.Second || late < 0 { // TestNextPoll has the instant
-		t.Errorf("granted %v after the expiry", late)
-	}
-	if err := g.Renew(t.Context(), req.TTL); !errors.Is(err, backend.ErrLost) {
-		t.Errorf("renewal: %v", err)
-	}
-	if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
-		t.Errorf("release: %v", err)
-	}
-	must(t, g2.Release(t.Context()))
-}
-
 // Inspect derives ages from tokens and scores, which are times of the server's clock. A
 // time ahead of the clock gives no age.
 func TestAges(t *testing.T) {
@@ -141,46 +95,4 @@ func TestAges(t *testing.T) {
 	<-ch
 	must(t, b.svc.srv.Client.Del(t.Context(), k.Queue).Err())
 	must(t, g.Release(t.Context()))
-}
-
-// Break removes the holder, notifies its process, and lets the first waiter in.
-func TestBreak(t *testing.T) {
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	if h, err := b.Break(t.Context(), "k", ""); h != nil || err != nil {
-		t.Fatal(h, err)
-	}
-	for _, share := range []backend.Share{{}, backend.Reader, permits(2, 3)} {
-		lost := make(chan error, 1)
-		r := shareRequest("k", share)
-		r.OnLost = func(err error) { lost <- err }
-		g := take(t, b, r)
-		ch := enqueue(t.Context(), t, b, request("k"))
-		other := request("k").Owner
-		var locked *backend.LockedError
-		if _, err := b2.Break(t.Context(), "k", other); !errors.As(err, &locked) || locked.Holder.Owner != r.Owner {
-			t.Errorf("break of another owner: %v", err)
-		}
-		h, err := b2.Break(t.Context(), "k", r.Owner)
-		must(t, err)
-		if h == nil || h.Owner != r.Owner || h.Token != g.Token() || h.Share != share || h.Metadata != r.Metadata || h.Left <= 0 {
-			t.Errorf("broken: %+v", h)
-		}
-		select {
-		case err := <-lost:
-			if !errors.Is(err, backend.ErrLost) {
-				t.Error(err)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("OnLost of the holder was not called")
-		}
-		g2 := get(t, ch)
-		if g2.Token() <= g.Token() {
-			t.Error("the token did not rise")
-		}
-		if err := g.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
-			t.Errorf("release: %v", err)
-		}
-		must(t, g2.Release(t.Context()))
-	}
 }

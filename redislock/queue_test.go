@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"encoding"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -14,45 +13,6 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
-
-func TestFIFO(t *testing.T) {
-	p := newPrefix()
-	bs := []*Backend{newBackend(t, p), newBackend(t, p), newBackend(t, p)}
-	g := take(t, bs[0], request("k"))
-	var chans []<-chan acquired
-	var owners []string
-	for i := range 9 {
-		r := request("k")
-		owners = append(owners, r.Owner)
-		chans = append(chans, enqueue(t.Context(), t, bs[i%3], r))
-	}
-	in, err := bs[0].Inspect(t.Context(), "k")
-	must(t, err)
-	for i, w := range in.Waiters {
-		if w.Owner != owners[i] || w.Metadata != "test k" {
-			t.Errorf("waiter %d is %+v", i, w)
-		}
-	}
-	// TryAcquire must not overtake waiters, even when the key is free by expiry
-	must(t, bs[0].svc.srv.Client.Del(t.Context(), p+":k").Err())
-	if _, err := bs[1].TryAcquire(t.Context(), request("k")); !errors.Is(err, backend.ErrLocked) {
-		t.Errorf("overtaken: %v", err)
-	}
-	last := g.Token()
-	for i, ch := range chans {
-		g := get(t, ch)
-		if g.Token() <= last {
-			t.Errorf("token %d after %d", g.Token(), last)
-		}
-		last = g.Token()
-		in, err := bs[0].Inspect(t.Context(), "k")
-		must(t, err)
-		if in.Holder == nil || in.Holder.Owner != owners[i] || in.Holder.Token != last || len(in.Waiters) != len(chans)-i-1 {
-			t.Errorf("turn %d: %+v", i, in)
-		}
-		must(t, g.Release(t.Context()))
-	}
-}
 
 // Waiters whose process is not subscribed are skipped at once, however many there are.
 func TestDeadWaitersAreSkipped(t *testing.T) {
@@ -178,46 +138,4 @@ func (f beforeEach) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (f beforeEach) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-// A release that races with a waiter that joins the queue always wakes it.
-func TestNoLostWakeUp(t *testing.T) {
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	for i := range 200 {
-		r := request("k")
-		r.TTL = time.Hour // its end wakes no waiter
-		g := take(t, b, r)
-		ch := make(chan acquired, 1)
-		go func() {
-			g, err := b2.Acquire(context.Background(), request("k"))
-			ch <- acquired{Grant: g, Err: err}
-		}()
-		for end := time.Now().Add(time.Duration(i) * 2 * time.Microsecond); time.Now().Before(end); {
-			continue // the delays are too short for a timer
-		}
-		must(t, g.Release(t.Context()))
-		must(t, get(t, ch).Release(t.Context()))
-	}
-}
-
-// The first waiter is notified of a lease that became shorter or longer: it polls at the
-// end of the current lease, although the lease was an hour long at its last poll.
-func TestHeadFollowsTheLease(t *testing.T) {
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	long := request("k")
-	long.TTL = time.Hour
-	g := take(t, b, long)
-	short := request("k")
-	short.TTL = 300 * time.Millisecond
-	c1 := enqueue(t.Context(), t, b, short)
-	c2 := enqueue(t.Context(), t, b2, request("k"))
-	must(t, g.Release(t.Context()))
-	get(t, c1) // and never releases
-	start := time.Now()
-	must(t, get(t, c2).Release(t.Context()))
-	if d := time.Since(start); d >= backend.MaxProvisionalTTL { // which the TTL shortens
-		t.Errorf("waited %v for a lease of 300ms", d)
-	}
 }

@@ -288,8 +288,12 @@ func (b *service) breakGrants(ctx context.Context, e queue.End) queue.Ended {
 }
 
 // Pass implements queue.Service.
-func (b *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	r, err := b.srv.Eval(ctx, b.scripts.pass, b.keysOf(key, ""), protocol.Texts(b.channelPrefix)...)
+func (b *service) Pass(ctx context.Context, key string, leaves bool) (queue.Passed, error) {
+	leaving := ""
+	if leaves {
+		leaving = "1"
+	}
+	r, err := b.srv.Eval(ctx, b.scripts.pass, b.keysOf(key, ""), protocol.Texts(b.channelPrefix, leaving)...)
 	return queue.Passed{Now: micros(r.US), Pass: protocol.OfMillis(r.Num(0))}, err
 }
 

@@ -1,17 +1,12 @@
 package redislock
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
 func shareRequest(key string, s backend.Share) backend.Request {
@@ -57,104 +52,6 @@ func TestSharedKey(t *testing.T) {
 	}
 }
 
-// A release admits more readers than a script does at a time, in order and without a delay,
-// with one message for each script and process.
-func TestManyReadersAdmitted(t *testing.T) {
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	g := take(t, b, request("k"))
-	const readers = 250
-	ch := make(chan acquired, readers)
-	for i := range readers {
-		go func() {
-			g, err := []*Backend{b, b2}[i%2].Acquire(context.Background(), shareRequest("k", backend.Reader))
-			ch <- acquired{Grant: g, Err: err}
-		}()
-	}
-	eventually(t, "all wait", func() bool {
-		in, err := b.Inspect(t.Context(), "k")
-		must(t, err)
-		return len(in.Waiters) == readers
-	})
-	start := time.Now()
-	must(t, g.Release(t.Context()))
-	var tokens []uint64
-	for range readers {
-		g := get(t, ch)
-		tokens = append(tokens, g.Token())
-	}
-	if d := time.Since(start); d > backend.MaxProvisionalTTL {
-		t.Errorf("admitted after %v", d)
-	}
-	slices.Sort(tokens)
-	if n := len(slices.Compact(tokens)); n != readers || tokens[0] <= g.Token() {
-		t.Errorf("%d tokens of %d readers, the first %d after %d", n, readers, tokens[0], g.Token())
-	}
-	in, err := b.Inspect(t.Context(), "k")
-	must(t, err)
-	if n := 1 + len(in.Others); n != readers {
-		t.Errorf("%d holders", n)
-	}
-	h, err := b.Break(t.Context(), "k", "")
-	must(t, err)
-	if h == nil || h.Owner != in.Holder.Owner {
-		t.Errorf("broken: %+v, want %+v", h, in.Holder)
-	}
-	must(t, take(t, b, request("k")).Release(t.Context()))
-}
-
-// Readers of a stopped process do not claim their grants: the writer behind them waits for one
-// provisional TTL, and the process is suspect.
-func TestStoppedReaders(t *testing.T) {
-	t.Parallel() // mostly it waits
-	b := newBackend(t, newPrefix())
-	g := take(t, b, request("k"))
-	stopped(t, b, "k", 0, 0, time.Second)
-	p := protocol.Process{Address: "p0000000000000001", Prefix: b.svc.opt.prefix}
-	for i := range 5 {
-		r := shareRequest("k", backend.Reader)
-		r.TTL = time.Second
-		must(t, b.svc.srv.Client.ZAdd(t.Context(), b.svc.proc.Keys("k").Queue, redis.Z{Score: float64(i + 1), Member: memberOf(p, r)}).Err())
-	}
-	ch := enqueue(t.Context(), t, b, request("k"))
-	start := time.Now()
-	must(t, g.Release(t.Context()))
-	must(t, getWithin(t, 5*time.Second, ch).Release(t.Context()))
-	if d := time.Since(start); d < time.Second {
-		t.Errorf("a writer after %v beside readers for 1s", d)
-	}
-}
-
-// The end of the holder whose lease ends first lets the next waiter in, although another lease
-// is longer and is renewed meanwhile.
-func TestFirstEndIsWatched(t *testing.T) {
-	t.Parallel() // mostly it waits
-	p := newPrefix()
-	b, b2 := newBackend(t, p), newBackend(t, p)
-	short := shareRequest("k", permits(1, 2))
-	short.TTL = 2 * time.Second
-	g1 := take(t, b, short)
-	g2 := take(t, b, shareRequest("k", permits(1, 2)))
-	ch := enqueue(t.Context(), t, b2, shareRequest("k", permits(1, 2)))
-	must(t, g2.Renew(t.Context(), time.Minute))
-	g3 := getWithin(t, 5*time.Second, ch)
-	if early := time.Until(g1.Until()); early > 0 {
-		t.Errorf("granted %v before the end of the lease", early)
-	}
-	if got := fmt.Sprint(g3.(backend.SlotHolder).Slots()); got != "[0]" {
-		t.Errorf("slots %s", got)
-	}
-	for _, err := range []error{g1.Renew(t.Context(), time.Minute), g1.Release(t.Context())} {
-		if !errors.Is(err, backend.ErrLost) {
-			t.Errorf("after the end: %v", err)
-		}
-	}
-	ch = enqueue(t.Context(), t, b2, shareRequest("k", permits(2, 2)))
-	must(t, g2.(backend.Keeper).Keep(t.Context(), 100*time.Millisecond))
-	must(t, g3.(backend.Keeper).Keep(t.Context(), 200*time.Millisecond))
-	must(t, getWithin(t, 5*time.Second, ch).Release(t.Context()))
-}
-
 // A key that was deleted ends all shares, and its holders do not come back.
 func TestSharedKeyDeleted(t *testing.T) {
 	p := newPrefix()
@@ -178,26 +75,6 @@ func TestSharedKeyDeleted(t *testing.T) {
 	must(t, g.Release(t.Context()))
 }
 
-// A request of an attempt that was abandoned arrives late.
-func TestLateShare(t *testing.T) {
-	px := newProxy(t, sharedServer(t))
-	p := newPrefix()
-	b, b2 := openURL(t, "redis://"+px.Addr+"?prefix="+p), newBackend(t, p)
-	r := shareRequest("k", backend.Reader)
-	px.Next(acquireScript, drop)
-	if _, err := b.TryAcquire(t.Context(), r); !isUncertain(err) {
-		t.Fatalf("without an answer: %v", err)
-	}
-	if _, err := b2.TryAcquire(t.Context(), request("k")); !errors.Is(err, backend.ErrLocked) {
-		t.Fatalf("beside a reader without an answer: %v", err)
-	}
-	must(t, b.Abandon(t.Context(), r))
-	if _, err := b2.TryAcquire(t.Context(), r); !errors.Is(err, backend.ErrInvalid) {
-		t.Errorf("after its end: %v", err)
-	}
-	must(t, take(t, b2, request("k")).Release(t.Context()))
-}
-
 // A share whose lease has ended is lost, although the key lasts as long as that of another holder.
 func TestRenewalOfAnExpiredShare(t *testing.T) {
 	b := newBackend(t, newPrefix())
@@ -210,34 +87,6 @@ func TestRenewalOfAnExpiredShare(t *testing.T) {
 		t.Errorf("renewed: %v, want ErrLost", err)
 	}
 	must(t, other.Release(t.Context()))
-}
-
-// Shares are renewed together with other grants, each with its own result.
-func TestRenewBatchOfShares(t *testing.T) {
-	b := newBackend(t, newPrefix())
-	var renewals []backend.Renewal
-	for i := range 20 {
-		r := shareRequest(fmt.Sprint("k", i%3), backend.Reader)
-		if i == 7 || i == 8 {
-			r = request(fmt.Sprint("k", i))
-		}
-		renewals = append(renewals, backend.Renewal{Grant: take(t, b, r), TTL: time.Minute})
-	}
-	must(t, renewals[3].Grant.Release(t.Context()))
-	must(t, renewals[8].Grant.Release(t.Context()))
-	for i, err := range b.RenewBatch(t.Context(), renewals) {
-		if lost := i == 3 || i == 8; lost != errors.Is(err, backend.ErrLost) || !lost && err != nil {
-			t.Errorf("%d: %v", i, err)
-		}
-		if err == nil && time.Until(renewals[i].Grant.Until()) < 50*time.Second {
-			t.Errorf("%d is not extended", i)
-		}
-	}
-	for i, r := range renewals {
-		if i != 3 && i != 8 {
-			must(t, r.Grant.Release(t.Context()))
-		}
-	}
 }
 
 // A cycle of a share is two scripts, as that of the whole key. A renewal is one.

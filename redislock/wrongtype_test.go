@@ -62,7 +62,7 @@ func TestHolderBesideForeignData(t *testing.T) {
 		"release": func(t *testing.T, o *occupied) error { return o.g.Release(t.Context()) },
 		"abandon": func(t *testing.T, o *occupied) error { return o.b.Abandon(t.Context(), o.request) },
 		"inspect": func(t *testing.T, o *occupied) error { _, err := o.b.Inspect(t.Context(), "k"); return err },
-		"pass":    func(t *testing.T, o *occupied) error { _, err := o.b.svc.Pass(t.Context(), "k"); return err },
+		"pass":    func(t *testing.T, o *occupied) error { _, err := o.b.svc.Pass(t.Context(), "k", false); return err },
 		"break":   func(t *testing.T, o *occupied) error { _, err := o.b2.Break(t.Context(), "k", ""); return err },
 	}
 	for sibling := range siblings {

@@ -28,8 +28,8 @@
 // If-Match and If-None-Match: package record of package backend has the protocol. No clock of the
 // service ends a lease, and a late request is refused, because the object has another ETag.
 //
-// An acquire reads and writes the object, a renewal and a release write it. Waiters poll, in no order;
-// those of one process wait one after the other. The fencing token is counted in the object,
+// An acquire reads and writes the object, a renewal and a release write it. Waiters poll;
+// those of one process wait one after the other, and processes take turns. The fencing token is counted in the object,
 // which stays after the release.
 //
 // # Limits

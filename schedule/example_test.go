@@ -23,5 +23,5 @@ func ExampleEvery() {
 		return nil // the work; ctx ends if the lock is lost
 	}, schedule.WithOnRun(func(r schedule.Run) { log.Println("ran", r.Tick, r.Took, r.Err) }))
 	fmt.Println(err)
-	// Output: lock: campaign "report": context deadline exceeded
+	// Output: lock: every "report": context deadline exceeded
 }

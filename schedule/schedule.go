@@ -4,20 +4,23 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/elect"
 	"github.com/interlock-go/lock/internal/retry"
+	"github.com/interlock-go/lock/internal/work"
 )
 
-// Option configures Every.
+// Option configures Every and Cron.
 type Option func(*config)
 
 type config struct {
 	campaign []elect.Option
-	interval time.Duration
+	times    Schedule
 	offset   time.Duration
 	onRun    func(Run)
 }
@@ -32,13 +35,15 @@ type Run struct {
 
 // WithOffset moves the times at which a job is due by d: with an interval of 24 h and an
 // offset of 3 h the job is due at 03:00 UTC.
-func WithOffset(d time.Duration) Option { return func(c *config) { c.offset = d } }
+func WithOffset(d time.Duration) Option {
+	return func(c *config) { c.offset = max(d, -math.MaxInt64) } // so that there is -offset
+}
 
-// WithOnRun makes Every call f after each run of the job in this process, in the
-// goroutine of Every.
+// WithOnRun sets a function that is called after each run of the job in this process, in the
+// goroutine of Every or Cron.
 func WithOnRun(f func(Run)) Option { return func(c *config) { c.onRun = f } }
 
-// WithCampaign sets options of the elect.Campaign by which Every gets m.
+// WithCampaign sets options of the elect.Campaign by which Every or Cron gets m.
 func WithCampaign(opts ...elect.Option) Option {
 	return func(c *config) { c.campaign = append(c.campaign, opts...) }
 }
@@ -66,36 +71,60 @@ func WithCampaign(opts ...elect.Option) Option {
 // ctx.Err(), or the reason why m can never be locked. If job panics, Every releases m
 // and the panic continues.
 func Every(ctx context.Context, m lock.Mutex, interval time.Duration, job func(ctx context.Context) error, opts ...Option) error {
-	c := &config{interval: interval, onRun: func(Run) {}}
-	for _, o := range opts {
-		o(c)
-	}
 	if interval <= 0 {
 		return &lock.Error{Op: "every", Name: m.Name(),
 			Err: fmt.Errorf("%w interval %v: want a positive duration", lock.ErrInvalid, interval)}
 	}
-	var last Run         // of this node
-	c.offset %= interval // the same due times
+	return newConfig(every(interval), opts).run(ctx, "every", m, job)
+}
+
+// Cron is Every for the times of a schedule, such as that of a cron expression, see Schedule.
+func Cron(ctx context.Context, m lock.Mutex, s Schedule, job func(ctx context.Context) error, opts ...Option) error {
+	if err := validSchedule(s, time.Now()); err != nil {
+		return &lock.Error{Op: "cron", Name: m.Name(), Err: err}
+	}
+	return newConfig(s, opts).run(ctx, "cron", m, job)
+}
+
+func newConfig(s Schedule, opts []Option) *config {
+	c := &config{times: s, onRun: func(Run) {}}
+	for _, o := range opts {
+		o(c)
+	}
+	return c
+}
+
+// run runs job at the due times while this node holds m.
+func (c *config) run(ctx context.Context, op string, m lock.Mutex, job func(ctx context.Context) error) error {
+	var last Run    // of this node
+	var ended error // why the context of its last term ended
 	held := &leaseKeeper{Mutex: m}
-	return elect.Campaign(ctx, held, func(ctx context.Context) error {
+	err := elect.Campaign(ctx, held, func(ctx context.Context) error {
 		for {
 			tick, ok := c.awaitTick(ctx, last)
-			if !ok {
-				return nil
-			}
-			if late := time.Now().Round(0).Sub(tick); late > maxLate && !held.verify(ctx) {
+			late := time.Now().Round(0).Sub(tick)
+			if !ok || late > maxLate && !held.verify(ctx) {
+				ended = retry.ContextError(ctx)
 				return nil
 			}
 			last = Run{Tick: tick, Start: time.Now()}
-			if last.Start.Round(0).Sub(tick) >= interval {
+			if !c.after(tick).After(last.Start.Round(0)) {
 				continue // the process was stopped until the next due time
 			}
-			held.lease.RestartMinHold()
+			work.RestartMinHold(ctx)
 			last.Err = job(ctx)
 			last.Took = time.Since(last.Start)
 			c.onRun(last)
 		}
 	}, c.campaign...)
+	if err == nil {
+		err = ended
+	} else if e := (*lock.Error)(nil); errors.As(err, &e) && e.Op == "campaign" {
+		err = e.Err
+	} else {
+		return err
+	}
+	return &lock.Error{Op: op, Name: m.Name(), Err: err}
 }
 
 // maxLate is how late a run may be without a check of the lease: the machine of a later one
@@ -124,42 +153,4 @@ func (k *leaseKeeper) verify(ctx context.Context) bool {
 		}
 	}
 	return ctx.Err() == nil
-}
-
-// next returns the first due time after now, and after that of the last run: a clock that
-// was set back a little repeats no run. If the last run was due an interval or more ahead,
-// the clock was wrong: the next run is then at least half an interval after its start, by
-// the monotonic clock.
-func (c *config) next(now time.Time, last Run) time.Time {
-	after := now.Round(0) // nodes share the wall clock, not the monotonic one
-	switch ahead := last.Tick.Sub(after); {
-	case ahead >= c.interval:
-		after = after.Add(max(0, c.interval/2-now.Sub(last.Start)))
-	case ahead > 0:
-		after = last.Tick
-	}
-	return after.Add(-c.offset).Truncate(c.interval).Add(c.interval).Add(c.offset)
-}
-
-// awaitTick sleeps until the wall clock shows the next due time, and returns false if ctx
-// ends first. The clock may be set meanwhile, so it is read at least once a minute.
-func (c *config) awaitTick(ctx context.Context, last Run) (tick time.Time, ok bool) {
-	tick = c.next(time.Now(), last)
-	for {
-		left := tick.Sub(time.Now().Round(0))
-		switch {
-		case left <= 0:
-			return tick, ctx.Err() == nil
-		case left/2 > c.interval: // the clock was set back
-			tick = c.next(time.Now(), last)
-			continue
-		}
-		t := time.NewTimer(min(left, time.Minute))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return tick, false
-		}
-	}
 }

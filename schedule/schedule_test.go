@@ -14,14 +14,14 @@ import (
 	"github.com/interlock-go/lock"
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/elect"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/memlock"
 	"github.com/interlock-go/lock/schedule"
 )
 
 var (
-	newClient = locktest.NewClient
-	wantErr   = locktest.WantErr
+	newClient = clienttest.NewClient
+	wantErr   = clienttest.WantErr
 )
 
 // clock formats t. The time of a synctest bubble begins at midnight.

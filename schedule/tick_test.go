@@ -6,7 +6,7 @@ import (
 )
 
 func nextTick(now, last time.Time, interval, offset time.Duration) time.Time {
-	return (&config{interval: interval, offset: offset}).next(now, Run{Tick: last, Start: now.Add(-time.Minute)})
+	return (&config{times: every(interval), offset: offset}).next(now, Run{Tick: last, Start: now.Add(-time.Minute)})
 }
 
 // The clock was ahead at the last run and has been corrected since.
@@ -14,8 +14,8 @@ func TestTickAfterAClockThatWasAhead(t *testing.T) {
 	now := time.Now()
 	for _, ahead := range []time.Duration{time.Minute, time.Hour, 10 * 365 * 24 * time.Hour} {
 		for _, since := range []time.Duration{0, 20 * time.Second, time.Hour} {
-			c := &config{interval: time.Minute}
-			next := c.next(now, Run{Tick: now.Add(ahead).Round(0), Start: now.Add(-since)})
+			c := &config{times: every(time.Minute)}
+			next := c.next(now, Run{Tick: now.Add(ahead).Round(0).Truncate(time.Minute), Start: now.Add(-since)})
 			if wait := next.Sub(now.Round(0)); wait > 2*time.Minute || wait+since < 30*time.Second {
 				t.Errorf("a run that was due %v ahead began %v ago: the next is in %v", ahead, since, wait)
 			}

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -21,14 +22,14 @@ type sessionClock struct {
 
 	mu       sync.Mutex // guards the fields below
 	current  sessionTimes
-	unproven []exchange // in order; the leader may not know them yet
+	unproven []exchange    // in order; the leader may not know them yet
+	news     chan struct{} // closed at the next answered change
 }
 
 type sessionTimes struct {
-	timeout    time.Duration
-	aliveAt    time.Time // when the latest packet was sent that the leader certainly knows
-	answeredAt time.Time // last answer of any kind
-	changedAt  time.Time // when the last answered change was sent
+	timeout   time.Duration
+	aliveAt   time.Time // when the latest packet was sent that the leader certainly knows
+	changedAt time.Time // when the last answered change was sent
 }
 
 // exchange is a packet that was answered.
@@ -41,12 +42,12 @@ func relayTime(least time.Duration) time.Duration { return max(least*5/16, 20*ti
 // connected notes that the session was opened or resumed on a new connection, and
 // the timeout that the server granted. sent is when the handshake was sent, zero if
 // that is not known. The previous server may not have reported its last packets.
-func (c *sessionClock) connected(sent, now time.Time, timeout time.Duration) {
+func (c *sessionClock) connected(sent time.Time, timeout time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unproven = nil
 	if sent.After(c.current.aliveAt) {
-		c.current.aliveAt, c.current.answeredAt = sent, now
+		c.current.aliveAt = sent
 	}
 	if timeout > 0 && timeout < c.current.timeout {
 		c.current.timeout = timeout // another server, with lower bounds
@@ -57,11 +58,12 @@ func (c *sessionClock) connected(sent, now time.Time, timeout time.Duration) {
 func (c *sessionClock) answered(sent, now time.Time, change bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.current.answeredAt = now
 	if change {
 		if sent.After(c.current.changedAt) {
 			c.current.changedAt = sent
 		}
+		close(c.news)
+		c.news = make(chan struct{})
 		reported := sent.Add(-c.relay)
 		for len(c.unproven) > 0 && !c.unproven[0].answered.After(reported) {
 			if c.unproven[0].sent.After(c.current.aliveAt) {
@@ -88,3 +90,36 @@ func (c *sessionClock) times() sessionTimes {
 // until returns the instant until which the session certainly lasts. It is in the past
 // while nothing is known yet.
 func (t sessionTimes) until() time.Time { return t.aliveAt.Add(t.timeout) }
+
+// trust returns since when a lease of that TTL is certain. The timeout of the session is longer than the TTL, for packets
+// that the leader may not know yet.
+func (c *sessionClock) trust(ttl time.Duration) (sent time.Time, most time.Duration) {
+	t := c.times()
+	most = min(ttl, t.timeout)
+	sent = t.aliveAt.Add(t.timeout - most)
+	confirmed := t.aliveAt // when the service has last confirmed anything
+	if t.changedAt.After(confirmed) {
+		confirmed = t.changedAt
+	}
+	if sent.After(confirmed) {
+		sent = confirmed
+	}
+	return sent, most
+}
+
+// awaitChange waits until a change was answered that was sent after an instant.
+func (c *sessionClock) awaitChange(ctx context.Context, after time.Time) error {
+	for {
+		c.mu.Lock()
+		news, done := c.news, c.current.changedAt.After(after)
+		c.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return endOf(ctx)
+		}
+	}
+}

@@ -19,8 +19,8 @@ import (
 var (
 	errSessionExpired = errors.New("zookeeper: the session has expired") // the server deleted its nodes
 	// The server keeps the session for up to its timeout after the last packet it received.
-	errNoAnswer    = errors.New("zookeeper: the session was given up after a timeout without an answer")
-	errIdleSession = errors.New("zookeeper: the session was closed after a minute without use")
+	errNoAnswer      = errors.New("zookeeper: the session was given up after a timeout without an answer")
+	errSessionClosed = errors.New("zookeeper: the session was closed")
 )
 
 // errTooSlow is the error of a request that a limit of the driver ended. It is no
@@ -48,14 +48,8 @@ func dialError(ctx context.Context, addr string, err error) error {
 }
 
 func sessionEnded(err error) bool {
-	return errors.Is(err, errSessionExpired) || errors.Is(err, errNoAnswer) || errors.Is(err, errIdleSession)
+	return errors.Is(err, errSessionExpired) || errors.Is(err, errNoAnswer) || errors.Is(err, errSessionClosed)
 }
-
-// notOpened is the error of a session that could not be opened within the open
-// timeout. An immediate retry does not help.
-type notOpened struct{ error }
-
-func (n notOpened) Unwrap() error { return n.error }
 
 // notSent is the error of a request that was never passed to the client library.
 type notSent struct{ error }
@@ -86,11 +80,6 @@ func connectionLost(err error) bool {
 
 func permissionDenied(err error) bool {
 	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidACL) || errors.Is(err, zk.ErrAuthFailed)
-}
-
-// permanent reports whether a retry cannot help.
-func permanent(err error) bool {
-	return permissionDenied(err) || errors.Is(err, backend.ErrInvalid) || errors.Is(err, backend.ErrClosed)
 }
 
 // explain adds the node's path, or how to fix the cause where that is known.

@@ -66,14 +66,16 @@ func TestErrorsOfAttempts(t *testing.T) {
 			t.Parallel()
 			f := newFakeServer(t, 0)
 			b := newTestBackend(f)
-			b.opt.openTimeout = 500 * time.Millisecond
+			b.svc.opt.openTimeout = 500 * time.Millisecond
 			defer b.Close(t.Context())
 			const ttl = 2 * time.Second
-			s, err := b.session(t.Context(), ttl)
+			ss, err := b.svc.pin(ttl)
+			if err == nil {
+				err = ss.awaitOpen(t.Context())
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.release()
 			f.silent.Store(true)
 			f.cut()
 			acquire := b.TryAcquire

@@ -1,11 +1,9 @@
 package zklock
 
 import (
-	"cmp"
 	"math"
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -66,11 +64,7 @@ func parseChild(node string) (child, bool) {
 	if err != nil || len(digits) < seqLen || digits[0] == '+' || strings.Trim(owner, "0123456789abcdef") != "" {
 		return child{}, false
 	}
-	c := child{node: node, owner: owner, seq: int32(seq)}
-	if k := kind(len(digits) - seqLen); k <= permitsNode {
-		c.kind = k
-	}
-	return c, true
+	return child{node: node, owner: owner, seq: int32(seq), kind: kindOfZeros(len(digits) - seqLen)}, true
 }
 
 // lastSeq is the last sequence number of a place in the queue. The server counts the nodes
@@ -80,19 +74,6 @@ const lastSeq = math.MaxInt32 - 1<<20
 
 // inOrder reports whether the node is a place in the queue. Other nodes are never granted.
 func (c child) inOrder() bool { return c.seq >= 0 && c.seq <= lastSeq }
-
-// queue returns the holder and the waiters among the children of a lock's node, in the
-// order in which they are served.
-func queue(nodes []string) []child {
-	q := make([]child, 0, len(nodes))
-	for _, n := range nodes {
-		if c, ok := parseChild(n); ok && c.inOrder() {
-			q = append(q, c)
-		}
-	}
-	slices.SortFunc(q, func(a, b child) int { return cmp.Compare(a.seq, b.seq) })
-	return q
-}
 
 // checkPrefix accepts a name that needs no escaping.
 func checkPrefix(prefix string) error {

@@ -57,7 +57,7 @@ func TestQueue(t *testing.T) {
 		owner("e") + "+000000001", "_c_" + owner("e") + "0000000001", strings.Repeat("e", ownerLen) + "0000000001",
 	}
 	var got []string
-	for _, c := range queue(append([]string{third, first, second}, others...)) {
+	for _, c := range inOrder(append([]string{third, first, second}, others...)) {
 		got = append(got, c.node)
 	}
 	if want := []string{first, second, third}; !slices.Equal(got, want) {
@@ -77,10 +77,10 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(b.addrs, " "); got != "h1:2181 h2:2182 [::1]:2181" {
+	if got := strings.Join(b.svc.addrs, " "); got != "h1:2181 h2:2182 [::1]:2181" {
 		t.Errorf("addresses %q", got)
 	}
-	if b.base != "/app/locks/p" || b.lockNode("a/b") != "/app/locks/p/a%2Fb" || string(b.auth) != "me:pa@ss" || b.opt.acl[0].Scheme != "auth" {
+	if b.svc.base != "/app/locks/p" || b.svc.lockNode("a/b") != "/app/locks/p/a%2Fb" || string(b.svc.auth) != "me:pa@ss" || b.svc.opt.acl[0].Scheme != "auth" {
 		t.Errorf("got %+v", b)
 	}
 	for url, want := range map[string]string{

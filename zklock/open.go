@@ -49,31 +49,30 @@ func New(ctx context.Context, servers []string, opts ...Option) (*Backend, error
 
 // open asks a server for its bounds and creates the node below which all locks are.
 func (b *Backend) open(ctx context.Context) error {
-	ctx, cancel := withLimit(ctx, b.opt.openTimeout)
+	limited, cancel := withLimit(ctx, b.svc.opt.openTimeout)
 	defer cancel()
-	l, err := probe(ctx, b.opt.dial, b.addrs, b.opt.dialTimeout)
+	l, err := probe(limited, b.svc.opt.dial, b.svc.addrs, b.svc.opt.dialTimeout)
 	if err == nil {
-		err = b.prepare(ctx, l)
-	}
-	if err == nil && b.opt.retention > 0 {
-		b.closing.Add(1)
-		go b.deleteUnused()
-	}
-	return err
-}
-
-// prepare creates the node below which all locks are. It closes b if that fails.
-func (b *Backend) prepare(ctx context.Context, l limits) error {
-	b.limits = l
-	s, err := b.anySession(ctx)
-	if err == nil {
-		defer s.release()
-		err = s.createBase(ctx)
+		err = b.svc.prepare(limited, l)
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = b.Close(ctx) // err is more important
+		return err
+	}
+	if b.svc.opt.retention > 0 {
+		b.svc.life.Go(b.svc.deleteUnused)
+	}
+	return nil
+}
+
+// prepare creates the node below which all locks are.
+func (s *service) prepare(ctx context.Context, l limits) error {
+	s.limits = l
+	ss, _, err := s.home(ctx)
+	if err == nil {
+		err = ss.createBase(ctx)
 	}
 	return err
 }
@@ -102,12 +101,12 @@ func parse(u *backend.URL) (*Backend, error) {
 		if u.User.Username() == "" || password == "" {
 			return nil, fmt.Errorf("%w URL: want user:password@ with both, for auth=digest", backend.ErrInvalid)
 		}
-		b.auth = []byte(u.User.Username() + ":" + password)
-		b.opt.acl = zk.AuthACL(zk.PermAll)
+		b.svc.auth = []byte(u.User.Username() + ":" + password)
+		b.svc.opt.acl = zk.AuthACL(zk.PermAll)
 	case auth == "digest":
 		return nil, fmt.Errorf("%w URL: auth=digest needs user:password@", backend.ErrInvalid)
 	}
 	t, err := files.Config(secure, "tls=true")
-	b.opt.dial = dialTCP(t)
+	b.svc.opt.dial = dialTCP(t)
 	return b, err
 }

@@ -3,20 +3,19 @@ package zklock
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// call sends a request and returns when it is answered, ctx ends or the session ends.
+// ask sends a request and returns when it is answered, ctx ends or the session ends.
 // The client library has no contexts and blocks while there is no connection, so a
 // request may be left behind in it: pending is then closed when that has ended.
-func call[T any](ctx context.Context, s *session, f func(c *zk.Conn) (T, error)) (v T, pending <-chan struct{}, err error) {
+func ask[T any](ctx context.Context, ss *session, f func(c *zk.Conn) (T, error)) (v T, pending <-chan struct{}, err error) {
 	if ctx.Err() != nil {
 		return v, nil, notSent{endOf(ctx)}
 	}
-	if err := s.startCall(); err != nil {
+	if err := ss.startCall(); err != nil {
 		return v, nil, err
 	}
 	type result struct {
@@ -26,36 +25,28 @@ func call[T any](ctx context.Context, s *session, f func(c *zk.Conn) (T, error))
 	got := make(chan result, 1)
 	done := make(chan struct{})
 	go func() {
-		defer s.calls.Done()
+		defer ss.calls.Done()
 		defer close(done)
-		v, err := f(s.conn)
+		v, err := f(ss.conn)
 		got <- result{v, err}
 	}()
 	select {
 	case r := <-got:
-		if e := s.endErr(); e != nil && !answered(r.err) {
+		if e := ss.endErr(); e != nil && !answered(r.err) {
 			r.err = e
 		}
 		return r.v, nil, r.err
 	case <-ctx.Done():
 		return v, done, endOf(ctx)
-	case <-s.done:
-		return v, done, s.endErr()
+	case <-ss.done:
+		return v, done, ss.endErr()
 	}
 }
 
 // sync makes the server catch up with the leader.
-func (s *session) sync(ctx context.Context) error {
-	_, _, err := call(ctx, s, func(c *zk.Conn) (string, error) { return c.Sync(s.b.base) })
-	return explain(err, s.b.base)
-}
-
-func (s *session) exists(ctx context.Context, path string) (bool, error) {
-	found, _, err := call(ctx, s, func(c *zk.Conn) (bool, error) {
-		ok, _, err := c.Exists(path)
-		return ok, err
-	})
-	return found, explain(err, path)
+func (ss *session) sync(ctx context.Context) error {
+	_, _, err := ask(ctx, ss, func(c *zk.Conn) (string, error) { return c.Sync(ss.s.base) })
+	return explain(err, ss.s.base)
 }
 
 // listing is the children of a node as they were read.
@@ -65,14 +56,10 @@ type listing struct {
 	event <-chan zk.Event // nil if the children are not watched
 }
 
-// list reads the children of a node, and watches them if it exists and watch is set.
-func (s *session) list(ctx context.Context, path string, watch bool) (listing, error) {
-	l, _, err := call(ctx, s, func(c *zk.Conn) (l listing, err error) {
-		if watch {
-			l.names, l.stat, l.event, err = c.ChildrenW(path)
-		} else {
-			l.names, l.stat, err = c.Children(path)
-		}
+// list reads the children of a node.
+func (ss *session) list(ctx context.Context, path string) (listing, error) {
+	l, _, err := ask(ctx, ss, func(c *zk.Conn) (l listing, err error) {
+		l.names, l.stat, err = c.Children(path)
 		return l, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -81,10 +68,22 @@ func (s *session) list(ctx context.Context, path string, watch bool) (listing, e
 	return l, explain(err, path)
 }
 
-// children returns the names of the children of a node, none if it does not exist.
-func (s *session) children(ctx context.Context, path string) ([]string, error) {
-	l, err := s.list(ctx, path, false)
-	return l.names, err
+// watchChildren is list, and watches the children of the node, or its creation if it does not exist.
+func (ss *session) watchChildren(ctx context.Context, path string) (listing, error) {
+	l, _, err := ask(ctx, ss, func(c *zk.Conn) (l listing, err error) {
+		for exists := true; exists; { // else it was deleted meanwhile
+			l.names, l.stat, l.event, err = c.ChildrenW(path)
+			if !errors.Is(err, zk.ErrNoNode) {
+				return l, err
+			}
+			l = listing{}
+			if exists, _, l.event, err = c.ExistsW(path); err != nil {
+				return l, err
+			}
+		}
+		return l, nil
+	})
+	return l, explain(err, path)
 }
 
 // node is a node as it was read.
@@ -92,82 +91,76 @@ type node struct {
 	data  []byte
 	stat  *zk.Stat        // nil: the node does not exist
 	event <-chan zk.Event // nil if it is not watched
-	conn  int             // number of the connection on which it was read
 }
 
-func (s *session) get(ctx context.Context, path string) (node, error) {
-	return s.read(ctx, path, func(c *zk.Conn) (n node, err error) {
+func (ss *session) get(ctx context.Context, path string) (node, error) {
+	return ss.read(ctx, path, func(c *zk.Conn) (n node, err error) {
 		n.data, n.stat, err = c.Get(path)
 		return n, err
 	})
 }
 
 // watch reads a node and watches it, if it exists.
-func (s *session) watch(ctx context.Context, path string) (node, error) {
-	return s.read(ctx, path, func(c *zk.Conn) (n node, err error) {
+func (ss *session) watch(ctx context.Context, path string) (node, error) {
+	return ss.read(ctx, path, func(c *zk.Conn) (n node, err error) {
 		n.data, n.stat, n.event, err = c.GetW(path)
 		return n, err
 	})
 }
 
-func (s *session) read(ctx context.Context, path string, f func(*zk.Conn) (node, error)) (node, error) {
-	conn := s.connNumber()
-	n, _, err := call(ctx, s, f)
+func (ss *session) read(ctx context.Context, path string, f func(*zk.Conn) (node, error)) (node, error) {
+	n, _, err := ask(ctx, ss, f)
 	if errors.Is(err, zk.ErrNoNode) {
 		return node{}, nil
 	}
-	n.conn = conn
 	return n, explain(err, path)
 }
 
-// readAll reads children of a node with get or watch, up to 16 at a time.
-func (s *session) readAll(ctx context.Context, dir string, names []string, read func(context.Context, string) (node, error)) ([]node, error) {
-	nodes, errs := make([]node, len(names)), make([]error, len(names))
-	inParallel(len(names), func(i int) { nodes[i], errs[i] = read(ctx, dir+"/"+names[i]) })
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return nil, errs[i]
+// inParallel calls f for 0 to n-1, up to 16 at a time, and returns the first error.
+func inParallel(n int, f func(i int) error) (err error) {
+	if n == 1 {
+		return f(0)
 	}
-	return nodes, nil
-}
-
-// inParallel calls f for 0 to n-1, up to 16 at a time.
-func inParallel(n int, f func(i int)) {
 	slots := make(chan struct{}, 16)
+	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			f(i)
+			errs[i] = f(i)
 		})
 	}
 	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
-
-// silent reports whether the node exists and its watch has not reported an event.
-func (n *node) silent() bool { return n.stat != nil && !isReady(n.event) }
 
 // createNode creates the node of a lock, if it does not exist, and those above it. The
 // server deletes it some time after its last child, if it knows containers (3.5.3).
-func (s *session) createNode(ctx context.Context, path string) error {
-	_, _, err := call(ctx, s, func(c *zk.Conn) (string, error) {
-		return c.CreateContainer(path, nil, zk.FlagContainer, s.b.opt.acl)
+func (ss *session) createNode(ctx context.Context, path string) error {
+	_, _, err := ask(ctx, ss, func(c *zk.Conn) (string, error) {
+		return c.CreateContainer(path, nil, zk.FlagContainer, ss.s.opt.acl)
 	})
 	if err != nil && unknownCode(err) { // no containers
-		err = s.createPersistent(ctx, path)
+		err = ss.createPersistent(ctx, path)
 	}
 	switch {
 	case errors.Is(err, zk.ErrNodeExists):
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
-		return s.createBase(ctx) // the caller tries again
+		return ss.createBase(ctx) // the caller tries again
 	}
 	return explain(err, path)
 }
 
-func (s *session) createPersistent(ctx context.Context, path string) error {
-	_, _, err := call(ctx, s, func(c *zk.Conn) (string, error) {
-		return c.Create(path, nil, zk.FlagPersistent, s.b.opt.acl)
+func (ss *session) createPersistent(ctx context.Context, path string) error {
+	_, _, err := ask(ctx, ss, func(c *zk.Conn) (string, error) {
+		return c.Create(path, nil, zk.FlagPersistent, ss.s.opt.acl)
 	})
 	return err
 }
@@ -175,8 +168,8 @@ func (s *session) createPersistent(ctx context.Context, path string) error {
 // deleteIfEmpty deletes the node of a lock. The server refuses that while it has children, so
 // no holder or waiter loses its node. It is no error if the node has children, does not exist,
 // or may not be deleted by this user.
-func (s *session) deleteIfEmpty(ctx context.Context, path string) error {
-	err := s.deleteNode(ctx, path)
+func (ss *session) deleteIfEmpty(ctx context.Context, path string) error {
+	err := ss.deleteNode(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty) || permissionDenied(err) {
 		return nil
 	}
@@ -184,16 +177,16 @@ func (s *session) deleteIfEmpty(ctx context.Context, path string) error {
 }
 
 // deleteNode returns an error that says whether the node may be deleted later.
-func (s *session) deleteNode(ctx context.Context, path string) error {
-	_, _, err := call(ctx, s, func(c *zk.Conn) (struct{}, error) {
+func (ss *session) deleteNode(ctx context.Context, path string) error {
+	_, _, err := ask(ctx, ss, func(c *zk.Conn) (struct{}, error) {
 		return struct{}{}, c.Delete(path, -1)
 	})
 	return explainChange(err, path)
 }
 
 // deleteIfExists is deleteNode, without an error if the node does not exist.
-func (s *session) deleteIfExists(ctx context.Context, path string) error {
-	err := s.deleteNode(ctx, path)
+func (ss *session) deleteIfExists(ctx context.Context, path string) error {
+	err := ss.deleteNode(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

@@ -1,11 +1,11 @@
 package zklock
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 const maxUsed = 1 << 17 // names that a client remembers; the server deletes the others
@@ -21,55 +21,40 @@ func WithRetention(d time.Duration) Option {
 	}
 }
 
-// noteUseLocked notes that the client has used the node of a lock. b.mu is held.
-func (b *Backend) noteUseLocked(dir string) {
-	if _, known := b.used[dir]; b.opt.retention > 0 && (known || len(b.used) < maxUsed) {
-		b.used[dir] = time.Now()
+// noteUseLocked notes that the client has used the node of a lock. s.mu is held.
+func (s *service) noteUseLocked(dir string) {
+	if _, known := s.used[dir]; s.opt.retention > 0 && (known || len(s.used) < maxUsed) {
+		s.used[dir] = time.Now()
 	}
 }
 
-// unused returns up to n nodes of locks that this client has not used for the retention, and
-// forgets them.
-func (b *Backend) unused(now time.Time, n int) (dirs []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for dir, at := range b.used {
-		if len(dirs) < n && now.Sub(at) >= b.opt.retention {
+// deleteUnused deletes nodes of locks that the process has not used for the retention, until Close. A token is the id of
+// a transaction, so it goes on rising when a node is created again.
+func (s *service) deleteUnused() {
+	pause := min(s.opt.retention/4, 10*time.Minute)
+	for call.Sleep(s.life.Context(), pause/2+rand.N(pause/2)) {
+		s.deleteBefore(time.Now().Add(-s.opt.retention))
+	}
+}
+
+// deleteBefore deletes nodes that were last used before that.
+func (s *service) deleteBefore(least time.Time) {
+	var dirs []string
+	s.mu.Lock()
+	for dir, at := range s.used {
+		if !at.After(least) {
 			dirs = append(dirs, dir)
-			delete(b.used, dir)
+			delete(s.used, dir)
 		}
 	}
-	return dirs
-}
-
-// deleteUnused deletes nodes of locks until Close. A token is the id of a transaction, so it
-// goes on rising when a node is created again.
-func (b *Backend) deleteUnused() {
-	defer b.closing.Done()
-	pause := min(b.opt.retention/4, 10*time.Minute)
-	for b.life.Err() == nil {
-		sleep(b.life, pause/2+rand.N(pause/2))
-		for {
-			dirs := b.unused(time.Now(), 1000)
-			if len(dirs) == 0 || !b.deleteAll(dirs) {
-				break
-			}
-		}
-	}
-}
-
-// deleteAll deletes nodes of locks that are empty, up to 16 at a time. It returns false if
-// there is no session for that.
-func (b *Backend) deleteAll(dirs []string) bool {
-	s, err := b.anySession(b.life)
-	if err != nil {
-		return false
-	}
-	defer s.release()
-	inParallel(len(dirs), func(i int) {
-		ctx, cancel := context.WithTimeout(b.life, b.opt.openTimeout)
+	s.mu.Unlock()
+	_ = inParallel(len(dirs), func(i int) error { // after an error the server or the next user deletes it
+		ctx, cancel := withLimit(s.life.Context(), s.opt.openTimeout)
 		defer cancel()
-		_ = s.deleteIfEmpty(ctx, dirs[i]) // after an error the server or the next user deletes it
+		ss, _, err := s.home(ctx)
+		if err != nil {
+			return err
+		}
+		return ss.deleteIfEmpty(ctx, dirs[i])
 	})
-	return true
 }

@@ -141,26 +141,24 @@ func (f *fakeServer) serve(c net.Conn) error {
 
 func newTestBackend(f *fakeServer) *Backend {
 	b := newBackend(defaults(), []string{f.listener.Addr().String()})
-	b.opt.dialTimeout = 10 * time.Second
+	b.svc.opt.dialTimeout = 10 * time.Second
 	return b
 }
 
 // newTestSession returns a session that is connected to f. It ends with the test.
 func newTestSession(t *testing.T, f *fakeServer, ttl time.Duration) *session {
 	t.Helper()
-	b := newTestBackend(f)
-	b.mu.Lock()
-	s, err := b.newSession(ttl)
-	b.mu.Unlock()
+	s := newTestBackend(f).svc
+	ss, err := s.pin(ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.end(errIdleSession)
-		b.closing.Wait()
+		ss.end(errSessionClosed)
+		s.closing.Wait()
 	})
-	if err := s.awaitConnection(t.Context()); err != nil {
+	if err := ss.awaitOpen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return ss
 }

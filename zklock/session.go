@@ -12,59 +12,68 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
-// session is one session at the service. All requests with the same TTL share it: its
-// timeout is the TTL. A session that has ended is never used again; the next request
-// opens another one.
+// session is one session at the service. All requests with the same TTL share it. Its timeout is longer than the TTL, by
+// as much as an answer may be older than what the leader knows. A session that has ended is never used again; the next
+// request opens another one.
 type session struct {
-	b     *Backend
-	ttl   time.Duration // its key in Backend.sessions
+	s     *service
+	ttl   time.Duration
 	conn  *zk.Conn
 	clock *sessionClock
 	zxid  atomic.Int64 // the last one that a reply contained
 
 	opened chan struct{} // closed when the session is ready for use
 	done   chan struct{} // closed when it has ended
+	closed chan struct{} // closed when no goroutine of it runs any more
 	ending context.Context
 	cancel context.CancelFunc // of ending: stops dialing
 	events <-chan zk.Event    // closed when the goroutines of the library have ended
 	calls  sync.WaitGroup     // requests without a reply, and other goroutines of the session
 
-	confirming  chan struct{} // capacity 1: a confirm is under way
-	confirmSent time.Time     // of the last one; for the owner of confirming
+	confirming chan struct{} // capacity 1: a confirm is under way
+	pinned     bool          // its connection was given to the caller; guarded by service.mu
 
-	mu        sync.Mutex       // guards the fields below
-	err       error            // why it has ended
-	wire      *wireConn        // the current connection
-	number    int              // of the current connection, see connNumber
-	connected chan struct{}    // closed when it is connected; another one after the connection is lost
-	dialErr   error            // of the last connection that failed
-	users     int              // attempts and grants
-	idleSince time.Time        // when users became zero
-	pinned    bool             // its connection was given to the caller: never idle
-	views     map[string]*view // by lock node
+	mu        sync.Mutex                       // guards the fields below
+	err       error                            // why it has ended
+	wire      *wireConn                        // the current connection
+	connected chan struct{}                    // closed when it is connected; another one after the connection is lost
+	dialErr   error                            // of the last connection that failed
+	watchers  map[string]map[*watcher]struct{} // by path
 }
 
-// newSession returns a session that begins to connect. b.mu must be held: the
+// newSession returns a session that begins to connect. s.mu must be held: the
 // callbacks of the library must not see it half made.
-func (b *Backend) newSession(ttl time.Duration) (*session, error) {
-	s := &session{
-		b: b, ttl: ttl, views: map[string]*view{},
-		opened: make(chan struct{}), done: make(chan struct{}), connected: make(chan struct{}), confirming: make(chan struct{}, 1),
-		clock: &sessionClock{current: sessionTimes{timeout: ttl}, relay: relayTime(b.limits.least)},
+func (s *service) newSession(ttl time.Duration) (*session, error) {
+	if s.closed {
+		return nil, backend.ErrClosed
 	}
-	s.ending, s.cancel = context.WithCancel(context.Background())
-	ms := (ttl + time.Millisecond - 1).Truncate(time.Millisecond)
-	conn, events, err := zk.Connect(b.addrs, ms,
-		zk.WithDialer(s.dial), zk.WithHostProvider(&hosts{s: s, current: -1}), zk.WithEventCallback(s.onEvent),
+	relay := relayTime(s.limits.least)
+	timeout := min(max(ttl+relay, s.limits.least), max(s.limits.most, ttl))
+	ss := &session{
+		s: s, ttl: ttl, watchers: map[string]map[*watcher]struct{}{},
+		opened: make(chan struct{}), done: make(chan struct{}), closed: make(chan struct{}),
+		connected: make(chan struct{}), confirming: make(chan struct{}, 1),
+		clock: &sessionClock{current: sessionTimes{timeout: timeout}, relay: relay, news: make(chan struct{})},
+	}
+	ss.ending, ss.cancel = context.WithCancel(context.Background())
+	ms := (timeout + time.Millisecond - 1).Truncate(time.Millisecond)
+	conn, events, err := zk.Connect(s.addrs, ms,
+		zk.WithDialer(ss.dial), zk.WithHostProvider(&hosts{s: ss, current: -1}), zk.WithEventCallback(ss.onEvent),
 		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper: %w", err)
 	}
-	s.conn, s.events = conn, events
-	b.closing.Add(1) // until s.close
-	return s, nil
+	ss.conn, ss.events = conn, events
+	s.sessions[ss] = struct{}{}
+	s.closing.Add(1) // until ss.close
+	ss.calls.Add(1)
+	go ss.run()
+	return ss, nil
 }
 
 // hosts returns the servers in turn. Their names are resolved for each connection.
@@ -88,182 +97,140 @@ func (h *hosts) Next() (string, bool) {
 // dial is called by the library for one connection after the other. It refuses when the
 // session has ended: the library would open a new session by itself, and execute
 // in it what was meant for the old one.
-//
-// dial also refuses if no server has answered for the timeout. No lease of the session
-// is trusted any more, but a resumption whose reply is lost would keep the locks
-// for another timeout.
-func (s *session) dial(_, addr string, _ time.Duration) (net.Conn, error) {
-	s.mu.Lock()
-	failed := s.dialErr != nil
-	s.mu.Unlock()
+func (ss *session) dial(_, addr string, _ time.Duration) (net.Conn, error) {
+	ss.mu.Lock()
+	failed := ss.dialErr != nil
+	ss.mu.Unlock()
 	if failed { // one round of all servers takes 200 ms at least
-		sleep(s.ending, 200*time.Millisecond/time.Duration(len(s.b.addrs)))
+		call.Sleep(ss.ending, 200*time.Millisecond/time.Duration(len(ss.s.addrs)))
 	}
-	if s.ending.Err() != nil {
+	if ss.ending.Err() != nil {
 		return nil, errSessionExpired
 	}
-	timeout := s.clock.times().timeout
-	if last := s.clock.times().answeredAt; !last.IsZero() && time.Since(last) > timeout {
-		s.end(errNoAnswer)
-		return nil, errNoAnswer
-	}
-	ctx, cancel := withLimit(s.ending, min(max(timeout/3, 250*time.Millisecond), s.b.opt.dialTimeout))
+	timeout := ss.clock.times().timeout
+	ctx, cancel := withLimit(ss.ending, min(max(timeout/3, 250*time.Millisecond), ss.s.opt.dialTimeout))
 	defer cancel()
-	c, err := s.b.opt.dial(ctx, addr)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	c, err := ss.s.opt.dial(ctx, addr)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	if err != nil {
-		s.dialErr = dialError(ctx, addr, err)
-		return nil, s.dialErr
+		ss.dialErr = dialError(ctx, addr, err)
+		return nil, ss.dialErr
 	}
-	if s.ending.Err() != nil {
+	if ss.ending.Err() != nil {
 		_ = c.Close()
 		return nil, errSessionExpired
 	}
-	s.dialErr = fmt.Errorf("%s does not answer", addr) // until it does
-	s.wire = newWireConn(c, s.clock, &s.zxid, min(max(timeout/3, time.Second), s.b.opt.dialTimeout))
-	return s.wire, nil
+	ss.dialErr = fmt.Errorf("%s does not answer", addr) // until it does
+	ss.wire = newWireConn(c, ss.clock, &ss.zxid, min(max(timeout/3, time.Second), ss.s.opt.dialTimeout))
+	return ss.wire, nil
 }
 
 // onEvent is called by the goroutines of the library and must not block.
-func (s *session) onEvent(e zk.Event) {
+func (ss *session) onEvent(e zk.Event) {
 	if e.Type != zk.EventSession {
+		ss.onChange(e)
 		return
 	}
 	if e.State == zk.StateExpired {
-		s.end(errSessionExpired)
+		ss.end(errSessionExpired)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch connected := isReady(s.connected); {
+	ss.mu.Lock()
+	lost := false
+	switch connected := isReady(ss.connected); {
 	case e.State == zk.StateHasSession:
-		s.number++
-		s.dialErr = nil
+		ss.dialErr = nil
 		if !connected {
-			close(s.connected)
+			close(ss.connected)
 		}
 	case e.State == zk.StateDisconnected && connected:
-		s.connected = make(chan struct{})
+		ss.connected, lost = make(chan struct{}), true
+	}
+	ss.mu.Unlock()
+	if lost {
+		ss.interrupt()
 	}
 }
 
 // end ends the session once, and closes it in the background.
-func (s *session) end(why error) {
-	s.mu.Lock()
-	if s.err != nil {
-		s.mu.Unlock()
+func (ss *session) end(why error) {
+	ss.mu.Lock()
+	if ss.err != nil {
+		ss.mu.Unlock()
 		return
 	}
-	s.err = why
-	close(s.done)
-	s.mu.Unlock()
-	s.cancel() // no more connections from here on
-	s.b.remove(s)
-	go s.close()
+	ss.err = why
+	close(ss.done)
+	ss.mu.Unlock()
+	ss.cancel() // no more connections from here on
+	ss.s.forget(ss)
+	ss.interrupt()
+	go ss.close()
 }
 
 // close closes the connection. It returns when no goroutine of the session runs any more.
-func (s *session) close() {
-	defer s.b.closing.Done()
-	cut := time.AfterFunc(700*time.Millisecond, s.cut) // the server may not answer the close request
-	s.conn.Close()
+func (ss *session) close() {
+	defer ss.s.closing.Done()
+	cut := time.AfterFunc(700*time.Millisecond, ss.cut) // the server may not answer the close request
+	ss.conn.Close()
 	cut.Stop()
-	s.cut()
-	for range s.events { // until it is closed
+	ss.cut()
+	for range ss.events { // until it is closed
 	}
-	s.calls.Wait()
+	ss.calls.Wait()
+	close(ss.closed)
 }
 
-func (s *session) cut() {
-	s.mu.Lock()
-	w := s.wire
-	s.mu.Unlock()
+func (ss *session) cut() {
+	ss.mu.Lock()
+	w := ss.wire
+	ss.mu.Unlock()
 	if w != nil {
 		_ = w.Close()
 	}
 }
 
 // startCall counts a goroutine that close waits for. It fails if the session has ended.
-func (s *session) startCall() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.calls.Add(1)
+func (ss *session) startCall() error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.err == nil {
+		ss.calls.Add(1)
 	}
-	return s.err
+	return ss.err
 }
 
 // endErr returns why the session has ended, nil if it has not.
-func (s *session) endErr() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+func (ss *session) endErr() error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.err
 }
 
 // awaitConnection returns when the session is connected, or why it is not.
-func (s *session) awaitConnection(ctx context.Context) error {
-	s.mu.Lock()
-	connected := s.connected
-	s.mu.Unlock()
+func (ss *session) awaitConnection(ctx context.Context) error {
+	ss.mu.Lock()
+	connected := ss.connected
+	ss.mu.Unlock()
 	select {
 	case <-connected:
-		return s.endErr()
-	case <-s.done:
-		return s.endErr()
+		return ss.endErr()
+	case <-ss.done:
+		return ss.endErr()
 	case <-ctx.Done():
-		return s.notConnected(ctx)
+		return ss.notConnected(ctx)
 	}
 }
 
 // notConnected returns the error of a wait for the connection that ctx ended.
-func (s *session) notConnected(ctx context.Context) error {
-	s.mu.Lock()
-	err := s.dialErr
-	s.mu.Unlock()
+func (ss *session) notConnected(ctx context.Context) error {
+	ss.mu.Lock()
+	err := ss.dialErr
+	ss.mu.Unlock()
 	if err == nil {
-		err = fmt.Errorf("the connection to %s was lost", strings.Join(s.b.addrs, ","))
+		err = fmt.Errorf("the connection to %s was lost", strings.Join(ss.s.addrs, ","))
 	}
 	return fmt.Errorf("zookeeper: not connected (%w): %w", err, endOf(ctx))
-}
-
-// connNumber returns the number of the current connection. A watch is in force from the request that set it to the end of its
-// connection, and again when the library has set it on the next one.
-func (s *session) connNumber() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.number
-}
-
-// usable reports whether a request can be sent now, as far as is known.
-func (s *session) usable() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return isReady(s.opened) && isReady(s.connected)
-}
-
-// retain counts a user of the session. It returns false if the session has ended.
-func (s *session) retain() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.users++
-	}
-	return s.err == nil
-}
-
-func (s *session) release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users--; s.users == 0 {
-		s.idleSince = time.Now()
-	}
-}
-
-// inUse reports whether the session's clock must be kept fresh.
-func (s *session) inUse() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.users > 0
 }
 
 // isReady reports whether a receive from c does not block. It receives.
@@ -273,15 +240,5 @@ func isReady[T any](c <-chan T) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// sleep returns after d or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -3,15 +3,11 @@ package zklock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/interlock-go/lock/backend"
 )
 
 // TestReconnectWithWatches breaks connections while there are watches, and requests
@@ -34,7 +30,7 @@ func TestReconnectWithWatches(t *testing.T) {
 	for range 6 {
 		wg.Go(func() {
 			for f.handshakes.Load() < reconnects && s.endErr() == nil {
-				_, _, _ = call(t.Context(), s, func(c *zk.Conn) (bool, error) {
+				_, _, _ = ask(t.Context(), s, func(c *zk.Conn) (bool, error) {
 					ok, _, err := c.Exists("/any")
 					return ok, err
 				})
@@ -65,7 +61,7 @@ func TestManySessions(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		s.end(errIdleSession)
+		s.end(errSessionClosed)
 	}
 }
 
@@ -90,134 +86,66 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestOpenedOnce: all requests for a session share the failure to open it.
-func TestOpenedOnce(t *testing.T) {
-	t.Parallel()
-	f := newFakeServer(t, 0)
-	b := newTestBackend(f)
-	b.opt.openTimeout = 1500 * time.Millisecond
-	defer func() {
-		if err := b.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	_ = f.listener.Close()
-	if (&retries{}).allow(notOpened{&net.OpError{Err: net.ErrClosed}}) {
-		t.Error("it would be tried again")
-	}
-	begun := time.Now()
-	var wg sync.WaitGroup
-	for i := range 6 {
-		wg.Go(func() {
-			req := backend.Request{Key: "key", Owner: fmt.Sprintf("%032x", i), TTL: time.Minute}
-			acquire := b.Acquire
-			if i%2 == 0 {
-				acquire = b.TryAcquire
-			}
-			if _, err := acquire(t.Context(), req); !errors.As(err, &notOpened{}) {
-				t.Errorf("without a server: want notOpened, got %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if d := time.Since(begun); d > 5*time.Second {
-		t.Errorf("all failed after %v, want about %v", d, b.opt.openTimeout)
-	}
-}
-
-// observedContext closes awaited when Done is called.
-type observedContext struct {
-	context.Context
-	once    sync.Once
-	awaited chan struct{}
-}
-
-func (c *observedContext) Done() <-chan struct{} {
-	c.once.Do(func() { close(c.awaited) })
-	return c.Context.Done()
-}
-
 // TestFirstCallerGivesUp: the session is still opened for the second caller.
 func TestFirstCallerGivesUp(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t, 0)
 	f.silent.Store(true)
-	b := newTestBackend(f)
-	dialed := make(chan struct{}, 100)
-	b.opt.dial = func(ctx context.Context, addr string) (net.Conn, error) {
-		dialed <- struct{}{}
-		return dialTCP(nil)(ctx, addr)
-	}
-	defer func() {
-		if err := b.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if _, err := b.session(ctx, time.Minute); !errors.Is(err, context.Canceled) {
-			t.Errorf("the first caller: %v", err)
-		}
-	})
-	<-dialed
-	second := &observedContext{Context: t.Context(), awaited: make(chan struct{})}
-	wg.Go(func() {
-		s, err := b.session(second, time.Minute)
-		if err != nil {
-			t.Errorf("the second caller: %v", err)
-			return
-		}
-		s.release()
-	})
-	<-second.awaited
-	cancel()
-	f.silent.Store(false)
-	f.cut() // the client connects again
-	wg.Wait()
-}
-
-// TestContextEndedBefore: an attempt whose context has ended is forgotten.
-func TestContextEndedBefore(t *testing.T) {
-	t.Parallel()
-	b := newBackend(defaults(), nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for i := range 100 {
-		a := b.register(backend.Request{Key: "key", Owner: fmt.Sprintf("%032x", i), TTL: time.Minute})
-		if err := a.lock(ctx); err != nil {
-			t.Fatalf("no other call works on it, and it cannot be forgotten: %v", err)
-		}
-		a.unlock()
-	}
-}
-
-// TestRetireUnusedSession: a session ends although the caller that had it opened has no
-// more time to use it, but not within the idle timeout.
-func TestRetireUnusedSession(t *testing.T) {
-	t.Parallel()
-	b := newTestBackend(newFakeServer(t, 0))
-	defer func() {
-		if err := b.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
-	s, err := b.retainSession(time.Minute)
+	s := newTestBackend(f).svc
+	defer func() { _ = s.Close(context.Background()) }()
+	ss, err := s.pin(time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.retire(s) {
-		t.Error("ended while it is in use")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := ss.awaitOpen(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the first caller: %v", err)
 	}
-	s.release()
-	if b.retire(s) {
-		t.Error("ended at once")
+	second := make(chan error, 1)
+	go func() { second <- ss.awaitOpen(t.Context()) }()
+	f.silent.Store(false)
+	f.cut() // the client connects again
+	if err := <-second; err != nil {
+		t.Errorf("the second caller: %v", err)
 	}
-	s.mu.Lock()
-	s.idleSince = s.idleSince.Add(-idleTimeout)
-	s.mu.Unlock()
-	if !b.retire(s) {
-		t.Error("not ended after the idle timeout")
+}
+
+// TestSessions: the session of the first requests is handed over to the locks of its TTL, or closed, unless it was given
+// to the caller.
+func TestSessions(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pin  time.Duration // zero: no session is given to the caller
+		ttl  time.Duration
+		open int
+	}{
+		"the same TTL":            {0, spareTTL, 1},
+		"another TTL":             {0, time.Minute, 1},
+		"given to the caller":     {spareTTL, time.Minute, 2},
+		"one of that TTL is open": {time.Minute, time.Minute, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestBackend(newFakeServer(t, 0)).svc
+			s.limits = limits{time.Second, time.Hour}
+			defer func() { _ = s.Close(context.Background()) }()
+			if _, _, err := s.home(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if c.pin > 0 {
+				if _, err := s.pin(c.pin); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ss, err := s.Open(t.Context(), c.ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if len(s.sessions) != c.open || s.spare[c.ttl] == ss {
+				t.Errorf("%d sessions, want %d", len(s.sessions), c.open)
+			}
+		})
 	}
-	s.end(errIdleSession)
 }

@@ -26,7 +26,10 @@ type wireConn struct {
 	startZxid int64         // its value when the connection was made
 	handshake *time.Timer   // closes the connection
 
+	writing sync.Mutex // a packet is written at a time
+
 	mu        sync.Mutex // guards the fields below
+	sentAt    time.Time  // of the last packet
 	helloSent time.Time
 	ready     bool // the handshake was answered
 	pings     []time.Time
@@ -46,6 +49,7 @@ const (
 	headLen    = 20 // of a frame: length, xid, zxid and error; the handshake's reply is longer
 	eventXid   = -1
 	pingXid    = -2
+	opPing     = 11  // operation
 	setWatches = 101 // operation
 )
 
@@ -66,8 +70,21 @@ func newWireConn(c net.Conn, k *sessionClock, zxid *atomic.Int64, handshakeTimeo
 	}
 }
 
+// ping sends a ping, unless a packet was sent a moment ago. The library pings three times in a timeout, and ignores
+// answers to others.
+func (w *wireConn) ping(pause time.Duration) {
+	w.mu.Lock()
+	due := w.ready && time.Since(w.sentAt) >= pause
+	w.mu.Unlock()
+	if due {
+		_, _ = w.Write(binary.BigEndian.AppendUint32(append([]byte{0, 0, 0, 8}, 0xff, 0xff, 0xff, 0xfe), opPing))
+	}
+}
+
 // Write sends one whole packet: the library sends each with one call.
 func (w *wireConn) Write(p []byte) (int, error) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
 	if at := w.noteSent(p, time.Now()); at > 0 {
 		p = slices.Clone(p)
 		binary.BigEndian.PutUint64(p[at:], uint64(w.startZxid))
@@ -79,6 +96,7 @@ func (w *wireConn) Write(p []byte) (int, error) {
 func (w *wireConn) noteSent(p []byte, now time.Time) (zxidAt int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.sentAt = now
 	if w.helloSent.IsZero() {
 		w.helloSent = now
 		if len(p) >= 16 {
@@ -130,7 +148,7 @@ func (w *wireConn) noteReceived(head []byte, now time.Time) {
 		w.handshake.Stop()
 		if session := binary.BigEndian.Uint64(head[12:]); session != 0 {
 			timeout := time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond
-			w.clock.connected(w.helloSent, now, timeout)
+			w.clock.connected(w.helloSent, timeout)
 		}
 		return
 	}

@@ -57,7 +57,7 @@ func ExampleNewLocker_limit() {
 	defer c.Close(ctx)
 
 	permit := func(_ string, opts ...lock.MutexOption) lock.Mutex {
-		return c.Semaphore("exports", 2, opts...).Weighted(1)
+		return c.Semaphore("exports", 2, opts...)
 	}
 	locker := gocronlock.NewLocker(permit, 0)
 	for _, job := range []string{"a", "b", "c"} {

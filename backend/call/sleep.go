@@ -7,6 +7,9 @@ import (
 
 // Sleep waits for d. It returns false if ctx has ended before.
 func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

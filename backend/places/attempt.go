@@ -35,6 +35,7 @@ type attempt struct {
 	doubted    bool  // a grant of it was broken, while it did not know of one
 	lost       error
 	ttl        time.Duration // until which the grant is trusted, from a renewal of the session
+	renewed    time.Time     // from which trust counted at the grant, and at its last renewal
 
 	wake   chan error // capacity 1: nil when it holds; made when it begins to wait
 	queued bool       // it has had a place
@@ -50,6 +51,9 @@ func (a *attempt) acquire(ctx context.Context, waits bool) error {
 		err := a.once(ctx, waits, begun.Sub(answered) >= a.req.TTL)
 		if err == nil {
 			err = a.confirm(ctx)
+		}
+		if s, _, lost := a.held(); err == nil && lost == nil {
+			a.renewed, _ = s.Trust()
 		}
 		if errors.Is(err, errRequeue) {
 			answered = time.Now()
@@ -157,7 +161,7 @@ func ownLimit(ctx, within context.Context, limit time.Duration, err error) error
 
 func (a *attempt) lockedError(q *Queue) *backend.LockedError {
 	locked := &backend.LockedError{}
-	if len(q.Places) > 0 && !q.More && q.Places[0].ID != a.place.ID {
+	if len(q.Places) > 0 && !q.More && q.Places[0].ID != a.place.ID && q.Places[0].Token > 0 { // else it was not read
 		locked.Holder = q.Places[0].Holder()
 	}
 	return locked

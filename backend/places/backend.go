@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -77,6 +76,9 @@ func (b *Backend) acquire(ctx context.Context, req backend.Request, waits bool) 
 	if err := a.acquire(ctx, waits); err != nil {
 		return nil, a.failed(err)
 	}
+	if w, ok := b.svc.(HoldWatcher); ok {
+		w.Held(a.place)
+	}
 	return a, nil
 }
 
@@ -128,7 +130,7 @@ func (b *Backend) remove(ctx context.Context, all []Removal) []Removed {
 // Break implements backend.Breaker.
 func (b *Backend) Break(ctx context.Context, key, owner string) (*backend.Holder, error) {
 	for {
-		q, err := b.svc.Read(ctx, key, math.MaxInt64, 0)
+		q, err := b.svc.Read(ctx, key, All, 0)
 		if err != nil || len(q.Places) == 0 {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package places
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -51,7 +52,8 @@ func (a *attempt) gone() error {
 	return fmt.Errorf("%w: the place %.200q of the attempt does not exist any more", backend.ErrLost, a.place.ID)
 }
 
-// Renew implements backend.Grant. It checks the place, and renews the session unless that was done a moment ago.
+// Renew implements backend.Grant. It checks the place, and renews the session unless that was done a moment ago. If the
+// answer takes longer than ctx, an earlier one counts that came since the last renewal: the session is renewed on its own.
 func (a *attempt) Renew(ctx context.Context, ttl time.Duration) error {
 	s, p, err := a.held()
 	if err != nil {
@@ -68,7 +70,7 @@ func (a *attempt) Renew(ctx context.Context, ttl time.Duration) error {
 		renewed <- nil
 	}
 	c, err := a.b.checks.check(ctx, a.b, p)
-	if e := <-renewed; err == nil {
+	if e := <-renewed; err == nil && (errors.Is(e, backend.ErrLost) || !a.moved(s)) {
 		err = e
 	}
 	if err == nil && c == Ended {
@@ -81,10 +83,17 @@ func (a *attempt) Renew(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
+	a.renewed, _ = s.Trust()
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
 	a.ttl = ttl
 	return nil
+}
+
+// moved reports whether trust counts from a later time than at the last renewal, or at the grant.
+func (a *attempt) moved(s *session) bool {
+	sent, _ := s.Trust()
+	return sent.After(a.renewed)
 }
 
 // Keep implements backend.Keeper. The session keeps the place, so d may be longer than its TTL; if the process dies, the
@@ -104,11 +113,11 @@ func (a *attempt) Downgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reader := p
-	reader.Share = backend.Reader
+	reader := []Place{p}
+	reader[0].Share = backend.Reader
 	done := false
 	if p.Share.Exclusive() {
-		done, err = a.b.svc.Update(ctx, []Place{reader})
+		done, err = a.b.svc.Update(ctx, reader)
 	}
 	if err != nil || done {
 		return err

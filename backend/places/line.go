@@ -14,6 +14,7 @@ const (
 	maxRecorded = 100 // places whose slots one request records
 	maxEntering = 16  // attempts for one key that put a place and read the queue; a line reads for more
 	maxPrepared = 4   // the first attempts of a line, whose watches are there before it is their turn
+	minVerified = 4   // places that are checked one by one, also in a short queue
 	nearest     = 3   // of an exclusive attempt and before it, which it reads if no other one waits with it
 )
 
@@ -27,6 +28,7 @@ type line struct {
 	queue   Queue             // what was read, without what has ended since
 	upTo    uint64            // the order up to which it was read; zero: not
 	reread  bool              // something has changed that the events do not say
+	unsure  bool              // a watched place has ended: others before the first waiter may have ended too
 	reading bool              // a request that reads is under way
 	ended   []string          // the ids of places that have ended meanwhile
 	watches map[string]*watch // by the id of the place
@@ -122,8 +124,8 @@ func (l *line) changed(id string, c Change) {
 	}
 	if i := l.queue.Index(id); i >= 0 {
 		l.queue.Places = slices.Delete(l.queue.Places, i, i+1)
-		others := func(p Place) bool { return head.blockedBy(&p) && !l.watched(&p) } // that may have ended before
-		l.reread = l.reread || l.queue.More || w != nil && slices.ContainsFunc(l.before(head), others)
+		l.reread = l.reread || l.queue.More
+		l.unsure = l.unsure || w != nil && len(l.unwatched(head)) > 0
 	}
 	if i := slices.IndexFunc(l.waiters, func(w *attempt) bool { return w.place.ID == id }); i >= 0 {
 		l.waiters[i].wakeWith(errRequeue)
@@ -158,6 +160,31 @@ func (a *attempt) blockedBy(p *Place) bool {
 func (l *line) before(a *attempt) []Place {
 	i, _ := l.queue.find(a.place.Order)
 	return l.queue.Places[:i]
+}
+
+// unwatched returns the places that keep an attempt from holding the key, and whose end would not be noticed.
+func (l *line) unwatched(a *attempt) (all []Place) {
+	for _, p := range l.before(a) {
+		if a.blockedBy(&p) && !l.watched(&p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// verify finds out which places have ended. If they are few this costs less than to read a long queue.
+func (l *line) verify(ctx context.Context, all []Place) error {
+	changes, err := l.b.svc.Check(ctx, all)
+	if err != nil {
+		return err
+	}
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	l.unsure = false
+	for i, c := range changes {
+		l.changed(all[i].ID, c)
+	}
+	return nil
 }
 
 // run acts for the first waiter until there is none.
@@ -195,11 +222,21 @@ func (l *line) next() func(context.Context) error {
 		return nil
 	}
 	head, first := l.waiters[0], l.waiters[:min(len(l.waiters), maxPrepared)]
-	if l.reread || first[len(first)-1].place.Order > l.upTo {
+	if l.reread || head.place.Order > l.upTo {
 		return l.read
 	}
+	first = slices.DeleteFunc(slices.Clone(first), func(w *attempt) bool { return w.place.Order > l.upTo })
 	if l.queue.More && (head.req.Share.Capacity > 0 || len(l.targets(head)) == 1) {
 		return l.read // what was read for another attempt says nothing of those before this one
+	}
+	if l.unsure {
+		switch others := l.unwatched(head); {
+		case len(others) > max(minVerified, len(l.queue.Places)/64):
+			return l.read
+		case len(others) > 0:
+			return func(ctx context.Context) error { return l.verify(ctx, others) }
+		}
+		l.unsure = false
 	}
 	var missing []Place
 	wanted := map[string]bool{}
@@ -262,7 +299,7 @@ func (l *line) read(ctx context.Context) error {
 	if len(l.waiters) == 1 && l.waiters[0].req.Share.Exclusive() {
 		last = nearest
 	}
-	l.reread, l.reading, l.ended = false, true, nil
+	l.reread, l.unsure, l.reading, l.ended = false, false, true, nil
 	b.mu.Unlock()
 	q, err := b.svc.Read(ctx, l.key, upTo, last)
 	b.mu.Lock()
@@ -312,7 +349,7 @@ func (l *line) record(ctx context.Context) error {
 		}
 		if i := slices.IndexFunc(l.waiters, func(w *attempt) bool { return w.place.ID == p.ID }); i >= 0 {
 			w := l.waiters[i]
-			w.place.Slots = p.Slots
+			w.place.Slots, w.place.Version = p.Slots, p.Version
 			w.wakeWith(nil)
 		}
 	}

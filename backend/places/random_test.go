@@ -94,7 +94,7 @@ func random(t *testing.T, s *placestest.Server, seed uint64) {
 		defer mu.Unlock()
 		return r.IntN(n)
 	}
-	s.Jitter = 20 * time.Millisecond
+	s.Jitter, s.WatchChecks = 20*time.Millisecond, seed%2 == 0
 	var ps []*process
 	for range 3 {
 		p := open(t, s)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -20,21 +21,33 @@ type Service interface {
 	// Put puts a place. It is idempotent on the owner: an attempt has one place in a session, however often its
 	// request is executed. The error matches ErrEnded if the session has ended: then nothing remains of the attempt.
 	Put(ctx context.Context, p Put) (Answer, error)
-	// Read returns the places of a key whose order is at most upTo; if last is not zero, only the last of them.
+	// Read returns the places of a key whose order is at most upTo; if last is not zero, the last of them are enough. If upTo is
+	// All it knows what was put before the call, and has the metadata and the tokens of the holders.
 	Read(ctx context.Context, key string, upTo uint64, last int) (Queue, error)
-	// Watch calls changed for each change of a place, or of all places of the key if id is "", from when it returns nil
-	// until stop is called. It need not report that a place was put. Changes that one client sees are in the order in
-	// which they were made. changed does not block, and gets nothing after Interrupted.
-	Watch(ctx context.Context, key, id string, changed func(id string, c Change)) (stop func(), err error)
-	// Check returns how each place is, compared with its Version. If they are many it is several requests.
+	// Watch calls changed for each change of a place, or for each end of a place of the key if p.ID is "", from when it
+	// returns nil until stop is called. Changes that one client sees are in the order in which they were made. changed
+	// does not block, and gets nothing after Interrupted. checked: the request has also compared the place with its
+	// Version, and changed was called if it differs; else the caller checks the place.
+	Watch(ctx context.Context, key string, p Place, changed func(id string, c Change)) (stop func(), checked bool, err error)
+	// Check returns how each place is, compared with its Version. If they are many it is several requests. Of places that
+	// this Service has put it need not report updates.
 	Check(ctx context.Context, all []Place) ([]Change, error)
-	// Update writes the shares and the slots of places of one key, all of them or none: done is false if one of them
-	// does not exist with its Version.
+	// Update writes the shares and the slots of places of one key, all of them or none, and sets their Versions: done is
+	// false if one of them does not exist with its Version.
 	Update(ctx context.Context, all []Place) (done bool, err error)
 	// Remove removes places, all in one request if it can: the result at i is that of the removal at i.
 	Remove(ctx context.Context, all []Removal) []Removed
 	// Close ends what the driver has opened, after the sessions. No method is called after it.
 	Close(ctx context.Context) error
+}
+
+// All is the order of a Read for the whole queue.
+const All = math.MaxInt64
+
+// HoldWatcher is a Service that notices by itself when a place that holds has ended, and calls Events.Broken.
+type HoldWatcher interface {
+	// Held is called for each place that holds. It does not block.
+	Held(p Place)
 }
 
 // ErrEnded is the error of a request of a session that has ended.
@@ -45,7 +58,8 @@ type Session interface {
 	// Trust returns when the last request was sent that the service has answered, and for how long from then it keeps
 	// the places of the session. The TTL is zero if places do not end by time.
 	Trust() (sent time.Time, ttl time.Duration)
-	// Renew returns when Trust counts from at most age ago.
+	// Renew returns when Trust counts from at most age ago. If the answer to a request proves only that earlier ones have
+	// arrived, as in ZooKeeper, it may be up to an eighth of the TTL more.
 	Renew(ctx context.Context, age time.Duration) error
 	// Done is closed when the session has ended, as far as this process knows: before the service ends its places by
 	// time, and soon after it has ended them for another reason.

@@ -1,6 +1,7 @@
 package places_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -67,6 +68,33 @@ func TestTrust(t *testing.T) {
 			}
 			release(t, g)
 			time.Sleep(ttl / 7)
+		}
+	})
+}
+
+// A renewal whose request is not answered in time succeeds if the session was renewed since the last one, and only then.
+func TestRenewalBySlowService(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *placestest.Server) {
+		p := open(t, s)
+		g := try(t, p, request(backend.Share{}))
+		granted := g.Until()
+		time.Sleep(ttl / 5) // the session has renewed itself once
+		p.svc.Inject(func(method string) placestest.Fault {
+			if method == "Renew" {
+				return placestest.Lost
+			}
+			return placestest.None
+		})
+		renew := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), ttl/8)
+			defer cancel()
+			return g.Renew(ctx, ttl)
+		}
+		if err := renew(); err != nil || !g.Until().After(granted) {
+			t.Errorf("renewed since the grant: %v, trusted for %v more", err, g.Until().Sub(granted))
+		}
+		if err := renew(); err == nil {
+			t.Error("no answer since the last renewal: want an error")
 		}
 	})
 }

@@ -3,7 +3,6 @@ package places
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 )
 
@@ -59,6 +58,7 @@ func (l *line) watched(p *Place) bool {
 func (l *line) watch(ctx context.Context, places []Place) error {
 	b := l.b
 	made, errs := make([]*watch, len(places)), make([]error, len(places))
+	checked := make([]bool, len(places))
 	b.mu.Lock()
 	for i, p := range places {
 		made[i] = &watch{}
@@ -68,10 +68,10 @@ func (l *line) watch(ctx context.Context, places []Place) error {
 	var begun sync.WaitGroup
 	for i, p := range places {
 		begun.Go(func() {
-			stop, err := b.svc.Watch(ctx, l.key, p.ID, l.event)
+			stop, done, err := b.svc.Watch(ctx, l.key, p, l.event)
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			made[i].stop, errs[i] = stop, err
+			made[i].stop, checked[i], errs[i] = stop, done, err
 			switch current := l.watches[p.ID] == made[i]; {
 			case err != nil && current:
 				delete(l.watches, p.ID)
@@ -83,7 +83,13 @@ func (l *line) watch(ctx context.Context, places []Place) error {
 	begun.Wait()
 	var changes []Change
 	err := errors.Join(errs...)
-	all := slices.DeleteFunc(slices.Clone(places), func(p Place) bool { return p.ID == "" })
+	var all []Place
+	every := false // all places of the key are watched
+	for i, p := range places {
+		if every = every || p.ID == ""; p.ID != "" && !checked[i] {
+			all = append(all, p)
+		}
+	}
 	if err == nil && len(all) > 0 {
 		changes, err = b.svc.Check(ctx, all)
 	}
@@ -97,7 +103,7 @@ func (l *line) watch(ctx context.Context, places []Place) error {
 	if err != nil {
 		return err
 	}
-	l.reread = l.reread || len(all) < len(places)
+	l.reread = l.reread || every
 	for i, c := range changes {
 		l.changed(all[i].ID, c)
 	}

@@ -287,7 +287,7 @@ type marked struct{ error, mark error }
 func (m marked) Error() string   { return m.error.Error() }
 func (m marked) Unwrap() []error { return []error{m.error, m.mark} }
 
-// Final marks an error of [Service.Acquire] after which nothing remains of the attempt.
+// Final marks an error of [Service.Acquire] that ends the attempt, also if it has a place in the queue.
 func Final(err error) error { return marked{err, errFinal} }
 
 // Retry marks an error of [Service.Acquire] that goes away soon: an attempt without a place in the queue asks again,

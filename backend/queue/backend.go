@@ -230,7 +230,10 @@ func (b *Backend) PassIn(key string, d time.Duration) {
 		due = due.Add(d + slack())
 	}
 	b.passes[key] = due
-	if !pending || d < 0 {
+	switch {
+	case d < 0:
+		b.life.Go(func() { b.pass(key) })
+	case !pending:
 		time.AfterFunc(time.Until(due), func() { b.pass(key) })
 	}
 }
@@ -248,8 +251,8 @@ func (b *Backend) passAll(ctx context.Context) {
 	for some := range slices.Chunk(keys, leaveCalls) {
 		for _, key := range some {
 			calls.Go(func() {
-				for r, err := b.svc.Pass(ctx, key); err == nil && r.Pass < 0; {
-					r, err = b.svc.Pass(ctx, key)
+				for r, err := b.svc.Pass(ctx, key, true); err == nil && r.Pass < 0; {
+					r, err = b.svc.Pass(ctx, key, true)
 				}
 			})
 		}
@@ -271,7 +274,7 @@ func (b *Backend) pass(key string) {
 	}
 	delete(b.passes, key)
 	b.background(func(ctx context.Context) {
-		if r, err := b.svc.Pass(ctx, key); err == nil {
+		if r, err := b.svc.Pass(ctx, key, false); err == nil {
 			b.PassIn(key, r.Pass)
 		}
 	})

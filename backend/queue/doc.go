@@ -40,8 +40,8 @@
 // LeaseEnds goes to the watcher: the first waiter of another process than the holder's. It asks when the lease ends,
 // so a dead holder is noticed by one request. While a grant that was pushed is unclaimed there is no watcher: the process
 // whose operation has pushed it looks when it ends. That process may end too, so the event also goes to the first waiter
-// of another process, unless it waits for another unclaimed grant already, and, at most once in [InformEvery] and
-// whenever a process calls Pass, as it does when it closes, to one attempt of each process among the first [Informed].
+// of another process, unless it waits for another unclaimed grant already, and, at most once in [InformEvery] and when a
+// process calls Pass because it leaves, to one attempt of each process among the first [Informed].
 //
 // # Attempts
 //

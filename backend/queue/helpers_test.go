@@ -72,11 +72,11 @@ func (c *counted) End(ctx context.Context, ends []queue.End) []queue.Ended {
 	return c.Service.End(ctx, ends)
 }
 
-func (c *counted) Pass(ctx context.Context, key string) (queue.Passed, error) {
+func (c *counted) Pass(ctx context.Context, key string, leaves bool) (queue.Passed, error) {
 	c.mu.Lock()
 	c.n.passes++
 	c.mu.Unlock()
-	return c.Service.Pass(ctx, key)
+	return c.Service.Pass(ctx, key, leaves)
 }
 
 func (c *counted) Doubt(key string) {

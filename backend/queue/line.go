@@ -236,15 +236,21 @@ func (l *line) remove(a *attempt) {
 	}
 }
 
-// arm sets the timer that makes the first waiter ask.
+// arm makes the first waiter ask when that is due.
 func (l *line) arm() {
-	switch {
-	case len(l.waiters) > 0 && l.timer == nil:
-		l.timer = time.AfterFunc(max(0, time.Until(l.poll.due(l.waiters[0]))), l.ring)
-	case len(l.waiters) > 0:
-		l.timer.Reset(max(0, time.Until(l.poll.due(l.waiters[0]))))
-	case l.timer != nil:
+	if l.timer != nil {
 		l.timer.Stop()
+	}
+	if len(l.waiters) == 0 {
+		return
+	}
+	switch left := time.Until(l.poll.due(l.waiters[0])); {
+	case left <= 0:
+		l.b.life.Go(l.ring)
+	case l.timer == nil:
+		l.timer = time.AfterFunc(left, l.ring)
+	default:
+		l.timer.Reset(left)
 	}
 }
 

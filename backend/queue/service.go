@@ -49,8 +49,10 @@ type Service interface {
 	Renew(ctx context.Context, holds []Hold) []Renewed
 	// End ends grants and attempts, all in one round trip if it can: the result at i is that of the end at i.
 	End(ctx context.Context, ends []End) []Ended
-	// Pass does what every operation does to a key: it removes holders whose leases have ended, and admits waiters.
-	Pass(ctx context.Context, key string) (Passed, error)
+	// Pass does what every operation does to a key: it removes holders whose leases have ended, and admits waiters. A
+	// process that leaves will not look again when the unclaimed grants of its requests end, so others are informed of
+	// them.
+	Pass(ctx context.Context, key string, leaves bool) (Passed, error)
 	// Close ends what the driver has opened. No method is called after it.
 	Close(ctx context.Context) error
 }

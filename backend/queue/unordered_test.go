@@ -47,12 +47,14 @@ func (u *unordered) End(_ context.Context, ends []queue.End) []queue.Ended {
 func (*unordered) Renew(_ context.Context, holds []queue.Hold) []queue.Renewed {
 	return make([]queue.Renewed, len(holds))
 }
-func (*unordered) Pass(context.Context, string) (queue.Passed, error) { return queue.Passed{}, nil }
-func (*unordered) Close(context.Context) error                        { return nil }
-func (*unordered) Use(string) func()                                  { return func() {} }
-func (*unordered) Listening(string) bool                              { return true }
-func (*unordered) Listen(context.Context, string) error               { return nil }
-func (*unordered) Doubt(string)                                       {}
+func (*unordered) Pass(context.Context, string, bool) (queue.Passed, error) {
+	return queue.Passed{}, nil
+}
+func (*unordered) Close(context.Context) error          { return nil }
+func (*unordered) Use(string) func()                    { return func() {} }
+func (*unordered) Listening(string) bool                { return true }
+func (*unordered) Listen(context.Context, string) error { return nil }
+func (*unordered) Doubt(string)                         {}
 
 func (u *unordered) askedBy(owner string) (n int) {
 	u.mu.Lock()

@@ -51,12 +51,13 @@ func (l *Locks) RenewAll(ctx context.Context, renewals []backend.Renewal, batch 
 	var ours []*batched
 	var writes []Write
 	for k, b := range all {
-		if v := decode(items[k]); b.ended || !v.Held || v.Owner != b.v.Owner {
+		v := decode(items[k])
+		if b.ended || !v.Held || v.Owner != b.v.Owner {
 			errs[b.i] = backend.ErrLost
 			continue
 		}
 		ours = append(ours, b)
-		writes = append(writes, b.prepare(items[k].Version))
+		writes = append(writes, b.prepare(items[k].Version, v.Waiting))
 	}
 	if len(ours) == 0 {
 		return errs
@@ -78,8 +79,8 @@ type batched struct {
 	sent      time.Time
 }
 
-func (b *batched) prepare(version string) Write {
-	b.sent = time.Now()
+func (b *batched) prepare(version string, waiting []place) Write {
+	b.sent, b.v.Waiting = time.Now(), waiting
 	var next value
 	next, b.keep = b.renewal(b.sent, b.ttl)
 	b.version = "" // until it is read again

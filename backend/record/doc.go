@@ -10,6 +10,7 @@
 // several clients one succeeds, and a request that arrives late is refused:
 //
 //	acquire   a record that is absent, free or expired becomes that of the attempt, with the next token
+//	wait      the place of the process is added to a record that another one holds
 //	renew     the record of the attempt is written again, which changes its version
 //	release   the record of the attempt becomes free; it stays, because it has the token
 //	abandon   a record that is free or absent is written again, so that a late acquire is refused
@@ -29,11 +30,21 @@
 // A lock that is kept for a minimum hold after its lease has ended has no holder that relies on it. The service may measure
 // that time, see [Timer].
 //
+// # Order
+//
+// A waiter that has waited for 100 ms, or has seen the lock go to another process before it, writes the place of its process
+// into the record. A release leaves the places. A free record is left to the first of them for its turn, which is 1 s, or two
+// of its polls, and so on; each client counts that from when it has itself seen the record. So no process that waits starves,
+// and one that has died costs the others its turn once. Places are not renewed. A place is no lease, and prolongs none: who
+// holds is decided as above.
+//
 // A record has the version of its form. A record that this package cannot have written is the lock of another program.
 //
 // DynamoDB lock clients use the same rule of an unchanged version; leader election of Kubernetes
 // uses it for its leases.
 //
 // Costs: an acquire reads and writes, a renewal and a release write. They also read if the service
-// does not return the version that it wrote. A waiter reads.
+// does not return the version that it wrote. If it does, a process that has released a lock acquires it again without a read,
+// unless another one has acquired it meanwhile. A waiter reads, and writes one place, for which the holder makes two requests
+// more at its next write.
 package record

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,7 @@ import (
 // not expire, and no field of it is lost.
 func TestOtherRecords(t *testing.T) {
 	for what, text := range map[string]string{
-		"another version":       `{"version":2,"held":false,"owner":"x","writes":1,"token":5,"ttl_ms":0,"readers":[]}`,
+		"another version":       `{"version":3,"held":false,"owner":"x","writes":1,"token":5,"ttl_ms":0,"readers":[]}`,
 		"no version":            `{"held":false,"owner":"x","writes":1,"token":5,"ttl_ms":0}`,
 		"the greatest token":    `{"version":1,"held":false,"owner":"x","writes":1,"token":18446744073709551615,"ttl_ms":0}`,
 		"a token over int64":    `{"version":1,"held":false,"owner":"x","writes":1,"token":9223372036854775808,"ttl_ms":0}`,
@@ -34,6 +35,10 @@ func TestOtherRecords(t *testing.T) {
 		"negative writes":       `{"version":1,"held":true,"owner":"x","writes":-1,"token":5,"ttl_ms":1000}`,
 		"a negative age":        `{"version":1,"held":true,"owner":"x","writes":1,"token":5,"ttl_ms":1000,"age_ms":-1}`,
 		"no owner":              `{"version":1,"held":false,"writes":1,"token":5,"ttl_ms":0}`,
+		"no process waits":      `{"version":2,"held":false,"owner":"x","writes":1,"token":5,"ttl_ms":0,"waiting":[{"turn_ms":1}]}`,
+		"no turn":               `{"version":2,"held":false,"owner":"x","writes":1,"token":5,"ttl_ms":0,"waiting":[{"process":"p","turn_ms":0}]}`,
+		"a turn over a day":     `{"version":2,"held":false,"owner":"x","writes":1,"token":5,"ttl_ms":0,"waiting":[{"process":"p","turn_ms":86400001}]}`,
+		"65 processes wait":     `{"version":2,"held":false,"owner":"x","writes":1,"token":5,"ttl_ms":0,"waiting":[` + places(65) + `]}`,
 		"text":                  `"held"`, "a list": `[]`, "null": `null`, "an object": `{}`, "a space": ` `, "no JSON": `{"version":1`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -57,9 +62,39 @@ func TestOtherRecords(t *testing.T) {
 	}
 }
 
+func places(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"process":"p%d","turn_ms":1000}`, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// A record of the form before is read, and a free one is taken. While it is held it has no place: its holder would take the
+// record for that of another program.
+func TestFormerRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatching()
+		const held = `{"version":1,"held":true,"owner":"old","writes":1,"token":5,"ttl_ms":3600000}`
+		_, err := w.Write(t.Context(), "k", []byte(held), "", 0)
+		nothing(t, err)
+		granted := waits(t, queue(w), "a")
+		time.Sleep(time.Minute)
+		if got := string(w.items["k"].Value); got != held {
+			t.Errorf("a waiter wrote %s", got)
+		}
+		_, err = w.Write(t.Context(), "k", []byte(`{"version":1,"held":false,"owner":"old","writes":2,"token":5,"ttl_ms":0}`), "1", 0)
+		nothing(t, err)
+		if g := <-granted; g.Token() != 6 {
+			t.Errorf("token %d after 5", g.Token())
+		}
+	})
+}
+
 // What is written can be read by the same version, and what is read never panics.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"version":1,"held":true,"owner":"x","writes":1,"token":4611686018427387903,"ttl_ms":9223372036854,"age_ms":9223372036854}`))
+	f.Add([]byte(`{"version":2,"held":true,"owner":"x","writes":1,"token":5,"ttl_ms":9,"process":"p","origin":"7","edits":1,"waiting":[` + places(64) + `]}`))
 	f.Add([]byte(`{"version":1,"held":false,"owner":"x","writes":18446744073709551615,"token":5,"ttl_ms":0}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if len(text) == 0 {
@@ -80,6 +115,9 @@ func FuzzRecord(f *testing.F) {
 				}
 				g, err = l.TryAcquire(t.Context(), request("a"))
 			}
+			if info, _ := l.Inspect(t.Context(), "k"); errors.Is(err, backend.ErrLocked) && len(info.Waiters) > 0 {
+				return // others wait
+			}
 			if err != nil || g.Token() == 0 {
 				t.Fatalf("token %v, %v", g, err)
 			}
@@ -96,8 +134,8 @@ func TestRecordHasNoTime(t *testing.T) {
 		g := take(t, record.New(m, record.Options{}), "a")
 		time.Sleep(3 * time.Second)
 		nothing(t, g.Renew(t.Context(), ttl))
-		want := fmt.Sprintf(`{"version":1,"held":true,"owner":"a","writes":1,"token":%d,"ttl_ms":10000,"metadata":"by a","age_ms":3000}`, g.Token())
-		if got := string(m.items["k"].Value); got != want {
+		want := fmt.Sprintf(`{"version":2,"held":true,"owner":"a","writes":1,"token":%d,"ttl_ms":10000,"metadata":"by a","age_ms":3000,"process":"`, g.Token())
+		if got := string(m.items["k"].Value); !strings.HasPrefix(got, want) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		if !json.Valid(m.items["k"].Value) {

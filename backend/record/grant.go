@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ type grant struct {
 	key   string
 	token uint64
 	since time.Time // the beginning of the lease
+	alone bool      // no other client has written the record since this process has made it free
 
 	turn    chan struct{} // has an element during a request, and guards the fields below: Release may overlap a Renew
 	v       value         // as it was last written, or may have been
@@ -43,7 +45,7 @@ func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
 	defer g.end()
 	now := time.Now()
 	next, keep := g.renewal(now, ttl)
-	if err := g.write(ctx, next); err != nil {
+	if err := g.write(ctx, &next); err != nil {
 		return err
 	}
 	g.extended(now, keep, ttl)
@@ -70,7 +72,7 @@ func (g *grant) Keep(ctx context.Context, d time.Duration) error {
 	now := time.Now()
 	next := g.next(now, d)
 	next.Kept = true
-	if err := g.write(ctx, next); err != nil {
+	if err := g.write(ctx, &next); err != nil {
 		return err
 	}
 	g.extended(now, d, d)
@@ -91,11 +93,12 @@ func (g *grant) Release(ctx context.Context) error {
 	}
 	defer g.end()
 	next := g.next(g.since, 0)
-	next.Held, next.Metadata = false, ""
-	err := g.write(ctx, next)
+	next.Held, next.Metadata, next.Process = false, "", ""
+	err := g.write(ctx, &next)
 	switch {
 	case err == nil:
 		g.ended = true
+		g.released(&next)
 	case backend.OutcomeUnknown(err):
 		g.ending = true
 	case (g.ending || g.freed) && errors.Is(err, backend.ErrLost):
@@ -126,7 +129,7 @@ func (g *grant) next(now time.Time, ttl time.Duration) value {
 
 // write writes a value if this grant holds the record. It reads the version if it is not known:
 // the service did not return it, or the last write had no reply.
-func (g *grant) write(ctx context.Context, next value) error {
+func (g *grant) write(ctx context.Context, next *value) error {
 	for range attempts {
 		version, ours, err := g.current(ctx)
 		switch {
@@ -134,6 +137,9 @@ func (g *grant) write(ctx context.Context, next value) error {
 			return backend.NotExecuted(err)
 		case !ours:
 			return backend.ErrLost
+		}
+		if next.Waiting = g.v.Waiting; !next.Held {
+			g.addOwn(next)
 		}
 		g.version = "" // until a reply says it
 		version, err = g.l.held.Write(ctx, g.key, next.encode(), version, next.ttl())
@@ -148,6 +154,29 @@ func (g *grant) write(ctx context.Context, next value) error {
 	return ErrChanged
 }
 
+// addOwn adds the place of this process to a record that becomes free, if others of its attempts wait.
+func (g *grant) addOwn(next *value) {
+	w := g.l.seen.line(g.key)
+	if w == nil || next.index(g.l.process) >= 0 || len(next.Waiting) >= maxPlaces {
+		return
+	}
+	g.l.seen.place(g.key, true)
+	next.Waiting = append(slices.Clone(next.Waiting), place{g.l.process, milliseconds(w.turn)})
+}
+
+// released remembers the record that became free, and wakes the first waiter of this process.
+func (g *grant) released(free *value) {
+	if g.version != "" && len(free.Waiting) == 0 {
+		g.l.freed.add(g.key, left{g.version, g.token, g.alone, time.Now().Add(g.v.ttl())})
+	}
+	if w := g.l.seen.line(g.key); w != nil {
+		select {
+		case w.released <- struct{}{}:
+		default: // it will read the record
+		}
+	}
+}
+
 // current returns the version to write over, and whether this grant holds the record.
 func (g *grant) current(ctx context.Context) (version string, ours bool, err error) {
 	if g.ended || g.version != "" {
@@ -158,6 +187,7 @@ func (g *grant) current(ctx context.Context) (version string, ours bool, err err
 		return "", false, err
 	}
 	v := decode(item)
+	g.v.Waiting = v.Waiting
 	own := item.Version != "" && v.Owner == g.v.Owner
 	g.freed = own && !v.Held
 	return item.Version, own && v.Held, nil

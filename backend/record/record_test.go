@@ -19,6 +19,8 @@ type memory struct {
 	items     map[string]record.Item
 	versions  uint64
 	writes    int
+	refused   int
+	lost      bool // writes do not arrive
 	noVersion bool // Write returns no version
 	fail      func(op string) error
 }
@@ -43,7 +45,11 @@ func (m *memory) Read(_ context.Context, key string) (record.Item, error) {
 func (m *memory) Write(_ context.Context, key string, value []byte, version string, _ time.Duration) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.lost {
+		return "", errNoReply
+	}
 	if m.items[key].Version != version {
+		m.refused++
 		return "", record.ErrChanged
 	}
 	m.versions++
@@ -66,6 +72,12 @@ func (m *memory) failing(fail func(op string) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fail = fail
+}
+
+func (m *memory) written() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.writes
 }
 
 const ttl = 10 * time.Second

@@ -37,8 +37,8 @@ type Store interface {
 type Timer interface {
 	// Start is called before the record of a key is written that is kept for d.
 	Start(ctx context.Context, key string, d time.Duration) error
-	// Elapsed returns for how long the record has been kept, by a clock of the service alone, or zero while that is not
-	// known. It is called for records that are kept.
+	// Elapsed returns for how long the record has been kept, or free, by a clock of the service alone, or zero while that is
+	// not known. It is called for records that are kept, and for free ones for which dead processes may wait.
 	Elapsed(ctx context.Context, key string, item Item) (time.Duration, error)
 }
 
@@ -48,13 +48,17 @@ type Item struct {
 	Value []byte
 	// Version changes with each write. It is "" if there is no record.
 	Version string
-	// Written is when the record was written, by the clock of the service, for a [Timer]. It is not used otherwise.
+	// Written is when the record was written, by the clock of the service, for a [Timer]. It is not used otherwise. It is
+	// zero if the service does not date records: Elapsed is called for records that are kept only then.
 	Written time.Time
 }
 
 // format is the version of the form of records. A record of another version is treated as that of another program: a
 // client that does not know all of its fields would remove them.
-const format = 1
+const format = 2
+
+// former is the version of records without waiting processes, which are read and not written.
+const former = 1
 
 // value is what a record has. Each write changes it: the owner is new for each attempt, and
 // Writes counts those of an attempt.
@@ -69,9 +73,17 @@ type value struct {
 	Metadata string `json:"metadata,omitempty"`
 	// Age is for how long the holder had held the lock when it wrote the record, by its monotonic clock.
 	Age int64 `json:"age_ms,omitempty"`
+	// Process is that of the holder.
+	Process string `json:"process,omitempty"`
+	// Waiting are the processes that wait, in the order of their arrival.
+	Waiting []place `json:"waiting,omitempty"`
+	// Origin is the version that the holder has written last, if a waiter has written the record since then, and Edits is
+	// how often waiters have.
+	Origin string `json:"origin,omitempty"`
+	Edits  uint64 `json:"edits,omitempty"`
 
-	foreign bool          // another program wrote the record
-	seen    time.Duration // for how long this client has seen the record unchanged
+	foreign   bool          // another program wrote the record
+	unchanged time.Duration // for how long this client has seen the record unchanged
 }
 
 const (
@@ -99,7 +111,7 @@ func foreign(item Item) value {
 
 // valid reports whether this package can have written the record.
 func (v *value) valid() bool {
-	if v.Version != format || v.Owner == "" || v.Token > maxToken || v.Age < 0 || v.Age > maxMillis {
+	if v.Version != format && v.Version != former || !v.validPlaces() || v.Owner == "" || v.Token > maxToken || v.Age < 0 || v.Age > maxMillis {
 		return false
 	}
 	if v.Held {
@@ -137,7 +149,7 @@ func (v *value) holder() backend.Holder {
 	if v.foreign {
 		return h
 	}
-	h.Age = min(time.Duration(v.Age)*time.Millisecond, math.MaxInt64-v.seen) + v.seen
-	h.Left = max(time.Millisecond, v.ttl()-v.seen)
+	h.Age = min(time.Duration(v.Age)*time.Millisecond, math.MaxInt64-v.unchanged) + v.unchanged
+	h.Left = max(time.Millisecond, v.ttl()-v.unchanged)
 	return h
 }

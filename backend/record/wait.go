@@ -15,7 +15,7 @@ import (
 
 // Queue implements backend.Waiter for the locks of a Store. The waiters of one process wait for a key
 // in the order of their arrival, and only the first of them sends requests, so a process costs
-// the service one waiter for each key. There is no order between processes.
+// the service one waiter for each key. Processes that have waited for 100 ms take turns.
 type Queue struct {
 	Locks *Locks
 	// Watch begins to watch a key. The channel gets the version of the record after each change, or only
@@ -44,11 +44,13 @@ type turn struct {
 	asked   *asked                              // the attempt that the others wait for; nil: none is under way
 	taken   chan struct{}                       // has an element while the turn is taken
 	locked  atomic.Pointer[backend.LockedError] // why the last request was refused; nil: none was yet
+	line    *line                               // from the first refusal
 
 	// The fields below belong to the waiter that has the turn.
 	changes <-chan string // of the watch, or nil
 	stop    func()
-	version string    // of the record that was read or written last, or ""
+	at      look      // the record that was read or written last
+	due     time.Time // when the record may be taken, if it stays as it is; zero: it never may
 	fresh   bool      // the watch is new, and may have missed a change
 	current bool      // nothing has changed since the last attempt but what the watch will report
 	failing time.Time // since when the service fails
@@ -63,16 +65,28 @@ type asked struct {
 // retryPause is the pause of a waiter after a request that failed, and after a watch has begun.
 const retryPause = 100 * time.Millisecond
 
+// behind is the pause of a waiter between a change and its read, for each process before it.
+const behind = time.Millisecond
+
 // Acquire implements backend.Waiter. It sends no request before its turn if others wait already, or
 // if the first request of another waiter was answered meanwhile.
 func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	t := q.join(req.Key)
-	defer q.leave(req.Key, t)
+	g, err := q.wait(ctx, req, t)
+	if last := q.leave(req.Key, t); err != nil && last && q.Locks.seen.placed(req.Key) {
+		err = backend.Uncertain(err) // Abandon removes the place
+	}
+	return g, err
+}
+
+func (q *Queue) wait(ctx context.Context, req backend.Request, t *turn) (backend.Grant, error) {
+	began := time.Now()
 	for t.locked.Load() == nil {
 		if g, err := q.ask(ctx, req, t); g != nil || err != nil {
 			return g, err
 		}
 	}
+	q.waits(req.Key, t)
 	if req.OnWait != nil {
 		req.OnWait(t.locked.Load())
 	}
@@ -82,7 +96,7 @@ func (q *Queue) Acquire(ctx context.Context, req backend.Request) (backend.Grant
 	case <-ctx.Done():
 		return nil, backend.NotExecuted(ctx.Err())
 	}
-	return q.first(ctx, req, t)
+	return q.first(ctx, req, t, began)
 }
 
 // ask makes one attempt before the turn of its waiter, or waits for that of another waiter. It returns neither a grant
@@ -97,7 +111,7 @@ func (q *Queue) ask(ctx context.Context, req backend.Request, t *turn) (backend.
 			return nil, backend.NotExecuted(ctx.Err())
 		}
 	}
-	g, err := q.Locks.TryAcquire(ctx, req)
+	g, err := q.Locks.try(ctx, req, true)
 	switch {
 	case err == nil:
 		t.granted(req, g)
@@ -138,34 +152,35 @@ func refusal(err error) *backend.LockedError {
 	return locked
 }
 
-// first waits as the waiter that has the turn.
-func (q *Queue) first(ctx context.Context, req backend.Request, t *turn) (backend.Grant, error) {
+// first waits as the waiter that has the turn, and began to wait before.
+func (q *Queue) first(ctx context.Context, req backend.Request, t *turn, began time.Time) (backend.Grant, error) {
 	err := backend.ErrLocked
 	unknown := false // a request may have been executed
 	polls := backoff{}
+	wants := patient{began: began}
 	for {
 		if !t.current || t.changes == nil {
 			var g backend.Grant
-			if g, err = q.attempt(ctx, req, t); err == nil {
+			if g, err = q.attempt(ctx, req, t, &wants); err == nil {
 				return g, nil
 			}
 		}
 		pause := retryPause
 		switch {
 		case t.current:
-			unknown = unknown && errors.Is(err, ErrChanged) // a record of another holder refuses earlier requests
+			unknown = unknown && (errors.Is(err, ErrChanged) || !t.at.Held) // a record of another holder refuses earlier requests
 			if !t.fresh {
-				pause = polls.next(q, t.locked.Load().Holder.Owner)
+				pause = polls.next(q, t.at.state(q.Locks.process))
 			}
-			if expires := q.Locks.seen.left(req.Key); expires > 0 {
-				pause = min(pause, expires)
+			if left := time.Until(t.due); left > 0 {
+				pause = min(pause, left)
 			}
 		case time.Since(t.failing) > req.TTL, errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrClosed):
 			return nil, waitError(err, nil, unknown)
 		default:
 			unknown = unknown || backend.OutcomeUnknown(err)
 		}
-		t.next(ctx, pause)
+		t.next(ctx, pause, t.at.before(q.Locks.process))
 		if end := ctx.Err(); end != nil {
 			return nil, waitError(err, end, unknown)
 		}
@@ -174,30 +189,68 @@ func (q *Queue) first(ctx context.Context, req backend.Request, t *turn) (backen
 
 // backoff is the interval of a waiter's reads.
 type backoff struct {
-	holder   string
+	seen     state
 	interval time.Duration
 }
 
-// next returns the pause before the next read, jittered by a half each way.
-func (b *backoff) next(q *Queue, holder string) time.Duration {
+// state is what a waiter has read.
+type state struct {
+	owner  string // of the holder, or who has released the record
+	held   bool
+	before int // so many processes are before it
+}
+
+func (v *value) state(process string) state { return state{v.Owner, v.Held, v.before(process)} }
+
+// next returns the pause before the next read, jittered by a half each way. It is longer behind other processes.
+func (b *backoff) next(q *Queue, seen state) time.Duration {
 	b.interval = min(2*b.interval, q.Poll)
-	if b.interval == 0 || holder != b.holder {
-		b.holder, b.interval = holder, cmp.Or(q.FastPoll, q.Poll)
+	if b.interval == 0 || seen != b.seen {
+		b.seen, b.interval = seen, min(cmp.Or(q.FastPoll, q.Poll)*time.Duration(1+seen.before), q.Poll)
 	}
 	return b.interval/2 + rand.N(b.interval)
 }
 
-// attempt reads the record, and takes it if it is free.
-func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn) (g backend.Grant, err error) {
-	t.current, t.version = false, ""
+// patient is a waiter that has no place yet.
+type patient struct {
+	began  time.Time
+	holder string // that it has seen first
+}
+
+// joins reports whether the waiter has waited for long, or others have got the lock before it, and it may have a place.
+func (p *patient) joins(v *value, process string) bool {
+	if !v.joinable(process) {
+		return false
+	}
+	p.holder = cmp.Or(p.holder, v.Owner)
+	return p.holder != v.Owner || time.Since(p.began) >= placeAfter
+}
+
+// attempt reads the record, and takes it if it is free and the turn of this process. Else it may write the place of the process.
+func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn, wants *patient) (g backend.Grant, err error) {
+	t.current, t.at, t.due = false, look{}, time.Time{}
 	if err = q.watch(ctx, req.Key, t); err == nil {
-		g, t.version, err = q.Locks.attempt(ctx, req)
+		g, t.at, err = q.Locks.attempt(ctx, req, true)
+	}
+	if t.at.left > 0 {
+		t.due = time.Now().Add(t.at.left)
+	}
+	if errors.Is(err, backend.ErrLocked) {
+		t.locked.Store(refusal(err))
+		if wants.joins(&t.at.value, q.Locks.process) {
+			version, failed := q.Locks.join(ctx, req.Key, t.at, t.line.turn)
+			if t.at.item.Version = version; failed != nil && !errors.Is(failed, ErrChanged) {
+				err = failed
+			}
+		}
 	}
 	switch {
 	case err == nil:
 		t.granted(req, g)
 		t.current, t.failing = true, time.Time{}
-	case errors.Is(err, backend.ErrLocked), errors.Is(err, ErrChanged):
+	case errors.Is(err, backend.ErrLocked):
+		t.current, t.failing = true, time.Time{}
+	case errors.Is(err, ErrChanged):
 		t.locked.Store(refusal(err))
 		t.current, t.failing = true, time.Time{}
 	case t.failing.IsZero():
@@ -206,20 +259,31 @@ func (q *Queue) attempt(ctx context.Context, req backend.Request, t *turn) (g ba
 	return g, err
 }
 
-// next waits for a change that this process has not read, or until the pause or ctx ends.
-func (t *turn) next(ctx context.Context, pause time.Duration) {
+// next waits for a change that this process has not read, or until the pause or ctx ends. Behind other processes it leaves the
+// service to them for a moment: it is not the turn of this one yet, and several changes are read at once.
+func (t *turn) next(ctx context.Context, pause time.Duration, before int) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	for {
+	released := t.line.released
+	if t.changes != nil {
+		released = nil // the change comes
+	}
+	for changed := false; ; {
 		select {
 		case version, ok := <-t.changes:
-			if ok && version == t.version {
+			if ok && (changed || version == t.at.item.Version) {
 				continue
 			}
 			t.current, t.fresh = false, false
+			if changed = ok && before > 0; changed {
+				timer.Reset(min(pause, time.Duration(before)*behind))
+				continue
+			}
 			if !ok {
 				t.changes = nil // watched again
 			}
+		case <-released:
+			t.current = false
 		case <-timer.C:
 			t.current, t.fresh = false, false
 		case <-ctx.Done():
@@ -254,27 +318,45 @@ func (q *Queue) join(key string) *turn {
 	}
 	t := q.turns[key]
 	if t == nil {
-		t = &turn{taken: make(chan struct{}, 1)}
+		t = &turn{}
 		q.turns[key] = t
-		q.Locks.seen.wait(key)
 	}
 	t.waiters++
 	return t
 }
 
+// waits makes what only a turn with attempts that were refused needs.
+func (q *Queue) waits(key string, t *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.line == nil {
+		t.taken, t.line = make(chan struct{}, 1), q.Locks.seen.wait(key, q.turn())
+	}
+}
+
+// turn returns for how long a free record is left to this process, which may read it only at its next poll.
+func (q *Queue) turn() time.Duration {
+	if q.Watch != nil {
+		return shortestTurn
+	}
+	return min(max(shortestTurn, 2*q.Poll), longestTurn)
+}
+
 // leave ends the watch with the last waiter.
-func (q *Queue) leave(key string, t *turn) {
+func (q *Queue) leave(key string, t *turn) (last bool) {
 	q.mu.Lock()
 	t.waiters--
-	last := t.waiters == 0
-	if last {
+	if last = t.waiters == 0; last {
 		delete(q.turns, key)
-		q.Locks.seen.forgo(key)
+		if t.line != nil {
+			q.Locks.seen.forgo(key)
+		}
 	}
 	q.mu.Unlock()
 	if last && t.stop != nil {
 		t.stop()
 	}
+	return last
 }
 
 func waitError(err, end error, unknown bool) error {

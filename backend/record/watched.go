@@ -14,7 +14,14 @@ import (
 type watched struct {
 	mu           sync.Mutex // guards the fields below
 	present, old map[string]sight
-	waiting      map[string]struct{} // keys whose sights stay
+	waiting      map[string]*line    // of keys whose sights stay
+	places       map[string]struct{} // keys in whose records this process may have a place
+}
+
+// line is what the process has while it waits for a key.
+type line struct {
+	turn     time.Duration // for its place
+	released chan struct{} // has an element after a release by this process
 }
 
 // mostSights is how many sights the present generation has, beside those of the keys for which
@@ -23,7 +30,6 @@ const mostSights = 1 << 14
 
 type sight struct {
 	written
-	ttl   time.Duration
 	since time.Time
 	timed bool // since is when the record was written, by a Timer
 }
@@ -36,13 +42,13 @@ type written struct {
 }
 
 // look records that the record of a key was read, and returns for how long it has been unchanged.
-func (w *watched) look(key string, seen written, ttl time.Duration) time.Duration {
+func (w *watched) look(key string, seen written) time.Duration {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, present := w.findLocked(key)
 	if s.written != seen {
-		s = sight{written: seen, ttl: ttl, since: now}
+		s = sight{written: seen, since: now}
 	}
 	if !present && len(w.present) >= mostSights+len(w.waiting) {
 		w.ageLocked()
@@ -90,13 +96,14 @@ func (w *watched) ageLocked() {
 }
 
 // wait keeps the sight of a key until forgo is called.
-func (w *watched) wait(key string) {
+func (w *watched) wait(key string, turn time.Duration) *line {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting == nil {
-		w.waiting = map[string]struct{}{}
+		w.waiting = map[string]*line{}
 	}
-	w.waiting[key] = struct{}{}
+	w.waiting[key] = &line{turn: turn, released: make(chan struct{}, 1)}
+	return w.waiting[key]
 }
 
 func (w *watched) forgo(key string) {
@@ -105,13 +112,33 @@ func (w *watched) forgo(key string) {
 	delete(w.waiting, key)
 }
 
-// left returns for how long a record must still be unchanged until it has been for its TTL, and this client may take
-// it; zero if it may, or has not seen it.
-func (w *watched) left(key string) time.Duration {
+// line returns that of a key, or nil if this process does not wait for it.
+func (w *watched) line(key string) *line {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s, _ := w.findLocked(key)
-	return max(0, s.ttl-time.Since(s.since))
+	return w.waiting[key]
+}
+
+// place records whether the record of a key may have a place of this process.
+func (w *watched) place(key string, may bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !may:
+		delete(w.places, key)
+	case w.places == nil:
+		w.places = map[string]struct{}{}
+		fallthrough
+	default:
+		w.places[key] = struct{}{}
+	}
+}
+
+func (w *watched) placed(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, may := w.places[key]
+	return may
 }
 
 func (w *watched) forget(key string) {

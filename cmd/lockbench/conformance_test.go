@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/internal/cmdtest"
-	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 	}{
 		{[]string{"--run", "("}, lockcmd.ExitUsage, `invalid --run "("`},
 		{[]string{"--run", "^nothing"}, lockcmd.ExitUsage, "no case"},
-		{[]string{"--url", fmt.Sprintf("redis://127.0.0.1:%d/0", locktest.FreePort())}, lockcmd.ExitUnavailable, "127.0.0.1"},
+		{[]string{"--url", fmt.Sprintf("redis://127.0.0.1:%d/0", clienttest.FreePort())}, lockcmd.ExitUnavailable, "127.0.0.1"},
 		{[]string{"--run", "^exclusion/01", "--report-md", dir}, lockcmd.ExitFailed, dir},
 	} {
 		code, _, stderr := cmdtest.Exec(t, nil, append([]string{"conformance", "--url", cmdtest.FileURL(t)}, c.args...)...)

@@ -115,7 +115,7 @@ func TestListsInTheDocumentation(t *testing.T) {
 	if len(codes) != 6 {
 		t.Fatalf("exit codes in the help of run: %q", codes)
 	}
-	for _, page := range []string{"README.md", "README.zh-CN.md"} {
+	for _, page := range []string{"docs/README.md", "docs/zh/README.md"} {
 		row := strings.Join(matches(document(t, page), "(?m)^\\| `cmd/lockctl` \\|(.*)$"), "")
 		if listed := matches(row, "`([a-z]+)`"); !equalSets(listed, commands) {
 			t.Errorf("%s lists %q, want %q", page, listed, commands)

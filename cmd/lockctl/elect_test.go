@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/internal/cmdtest"
-	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
@@ -136,7 +136,7 @@ func TestElectEnds(t *testing.T) {
 			}
 		})
 	}
-	noServer := fmt.Sprintf("redis://127.0.0.1:%d/0", locktest.FreePort())
+	noServer := fmt.Sprintf("redis://127.0.0.1:%d/0", clienttest.FreePort())
 	r := cmdtest.Begin(t, nil, "elect", "--url", noServer, "x", "--", "true")
 	r.Stderr.Times(`campaigning for "x" again`, 2)
 	r.Send(syscall.SIGTERM)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/internal/cmdtest"
-	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
@@ -132,7 +132,7 @@ func TestRunMigrateUsage(t *testing.T) {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, out, stderr)
 		}
 	}
-	code, _, stderr := cmdtest.Exec(t, nil, "run", "--url", old, "--migrate-to", fmt.Sprintf("redis://user:s3cr3t@127.0.0.1:%d/0", locktest.FreePort()), "--phase", "both", "x", "--", "true")
+	code, _, stderr := cmdtest.Exec(t, nil, "run", "--url", old, "--migrate-to", fmt.Sprintf("redis://user:s3cr3t@127.0.0.1:%d/0", clienttest.FreePort()), "--phase", "both", "x", "--", "true")
 	if code != lockcmd.ExitUnavailable || strings.Contains(stderr, "s3cr3t") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}

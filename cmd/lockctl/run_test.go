@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/internal/cmdtest"
-	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
@@ -102,7 +102,7 @@ func TestRunExitCodes(t *testing.T) {
 		{"a folder", []string{"run", "--url", taken, "x", "--", dir}, lockcmd.ExitNotExecutable, dir},
 		{"no interpreter", []string{"run", "--url", free, "x", "--", noInterpreter}, lockcmd.ExitNotFound, noInterpreter},
 		{"free afterwards", []string{"run", "--url", free, "--wait", "0", "x", "--", "true"}, 0, ""},
-		{"no server", []string{"run", "--url", fmt.Sprintf("redis://127.0.0.1:%d/0", locktest.FreePort()), "x", "--", "true"}, lockcmd.ExitUnavailable, "127.0.0.1:"},
+		{"no server", []string{"run", "--url", fmt.Sprintf("redis://127.0.0.1:%d/0", clienttest.FreePort()), "x", "--", "true"}, lockcmd.ExitUnavailable, "127.0.0.1:"},
 
 		{"no arguments", []string{"run"}, lockcmd.ExitUsage, "NAME -- COMMAND"},
 		{"no dash", []string{"run", "--url", free, "x", "true"}, lockcmd.ExitUsage, `no "--"`},

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/internal/cmdtest"
-	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
 // absent returns the URL of a service that is not there, and its port.
 func absent(t *testing.T) (url string, port int) {
-	port = locktest.FreePort()
+	port = clienttest.FreePort()
 	return fmt.Sprintf("redis://127.0.0.1:%d/0", port), port
 }
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/internal/cmdtest"
-	"github.com/interlock-go/lock/internal/locktest"
 	"github.com/interlock-go/lock/lockcmd"
 )
 
@@ -83,7 +83,7 @@ func TestTopUsage(t *testing.T) {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, out, stderr)
 		}
 	}
-	url := fmt.Sprintf("redis://127.0.0.1:%d/0", locktest.FreePort())
+	url := fmt.Sprintf("redis://127.0.0.1:%d/0", clienttest.FreePort())
 	if code, out, _ := cmdtest.Exec(t, nil, "top", "--once", "--url", url); code != lockcmd.ExitUnavailable || out != "" {
 		t.Errorf("exit code %d, stdout %q", code, out)
 	}

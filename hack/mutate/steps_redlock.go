@@ -8,7 +8,7 @@ var redlockSteps = []Step{
 		"min(ttl/2, 4*s.opt.nodeTimeout)",
 		"4*s.opt.nodeTimeout", "redislock/redlock", "TestRedlockSlowGrant"},
 	{"Redlock: a release without an answer is repeated in the background", "redislock/redlock/attempt.go",
-		"\t\ta.s.life.Go(func() { a.cleanUp(i) })\n",
+		"\t\ta.s.nodes[i].endLater(a.req)\n",
 		"", "redislock/redlock", "TestRedlockCleansUp"},
 	{"Redlock: a grant that a late release may end is not counted", "redislock/redlock/attempt.go",
 		"if err == nil && spoiled {",

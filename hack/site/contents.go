@@ -15,20 +15,26 @@ type group struct {
 	Files []string
 }
 
-// menus has the pages of the menu by language. Decisions are not in it: their own index lists them.
+// menus has the pages of the menu by language: first those for users. Decisions are not in it: their own index lists them.
 var menus = map[string][]group{
 	"en": {
-		{"Begin", []string{"README.md", "docs/tutorial.md", "docs/guides.md", "docs/choosing.md"}},
-		{"Use", []string{"docs/sharing.md", "docs/fencing.md", "docs/operations.md", "docs/observability.md", "docs/migrating.md"}},
+		{"Use", []string{
+			"README.md", "docs/tutorial.md", "docs/guides.md", "docs/choosing.md", "docs/backends/README.md", "docs/sharing.md",
+			"docs/fencing.md", "docs/testing.md", "docs/operations.md", "docs/observability.md", "docs/migrating.md",
+			"docs/performance.md",
+		}},
 		{"Backends", backends("docs")},
-		{"Guarantees", []string{"docs/contract.md", "docs/matrix.md", "docs/faults.md", "docs/performance.md", "docs/performance-shares.md", "docs/performance-growth.md", "docs/safety-steps.md"}},
-		{"Develop", []string{
-			"docs/writing-a-driver.md", "ARCHITECTURE.md", "docs/adr/README.md", "docs/glossary.md", "docs/compatibility.md",
-			"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+		{"Reference", []string{"docs/README.md", "docs/compatibility.md", "docs/glossary.md", "CHANGELOG.md", "SECURITY.md"}},
+		{"Internals", []string{
+			"docs/contract.md", "docs/matrix.md", "docs/faults.md", "docs/safety-steps.md", "docs/performance-shares.md",
+			"docs/performance-growth.md", "ARCHITECTURE.md", "docs/adr/README.md", "docs/writing-a-driver.md", "CONTRIBUTING.md",
 		}},
 	},
 	"zh": {
-		{"开始", []string{"README.zh-CN.md", "docs/zh/choosing.md", "docs/zh/sharing.md", "docs/zh/operations.md"}},
+		{"使用", []string{
+			"README.zh-CN.md", "docs/zh/choosing.md", "docs/zh/backends/README.md", "docs/zh/sharing.md", "docs/zh/operations.md",
+			"docs/zh/README.md",
+		}},
 		{"后端", backends("docs/zh")},
 	},
 }
@@ -38,6 +44,7 @@ var short = map[string]string{
 	"docs/performance-shares.md": "Performance of shares", "docs/performance-growth.md": "Costs over numbers",
 	"docs/matrix.md": "Test results", "docs/faults.md": "Faults", "docs/safety-steps.md": "Safety steps",
 	"README.md": "Overview", "README.zh-CN.md": "概览",
+	"docs/backends/README.md": "What you can rely on", "docs/zh/backends/README.md": "可以依赖什么",
 }
 
 func backends(folder string) (files []string) {
@@ -80,6 +87,8 @@ func output(source string) string {
 	switch source {
 	case "README.zh-CN.md":
 		return "zh/index.html"
+	case "docs/README.md", "docs/zh/README.md": // the READMEs of the root are the indexes
+		source = strings.Replace(source, "README", "contents", 1)
 	case "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md":
 		source = strings.ToLower(source)
 	}

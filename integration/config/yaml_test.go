@@ -3,6 +3,8 @@ package config
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -39,5 +41,13 @@ lock:
 	info, err := c.Inspect(t.Context(), "k")
 	if err != nil || info.Holder == nil || info.Holder.Metadata != "node 7" {
 		t.Fatal(info, err)
+	}
+}
+
+func TestUnknownKey(t *testing.T) {
+	var file struct{ Lock lock.Config }
+	err := yaml.Unmarshal([]byte("lock:\n  url: 'mem:'\n  wiat: 1s\n"), &file)
+	if !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), `"wiat"`) || !strings.Contains(err.Error(), "wait, min_hold") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package counter_test runs one application, examples/counter, on every backend: what
+// Package counter_test runs one application, examples/counter/services, on every backend: what
 // differs is one line of its configuration.
 package counter_test
 
@@ -47,7 +47,7 @@ const (
 func TestSameApplication(t *testing.T) {
 	t.Parallel()
 	app := filepath.Join(t.TempDir(), "counter")
-	if out, err := exec.Command("go", "build", "-race", "-o", app, "github.com/interlock-go/lock/examples/counter").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-race", "-o", app, "github.com/interlock-go/lock/examples/counter/services").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := func(t *testing.T, args ...string) (string, error) {
@@ -60,11 +60,11 @@ func TestSameApplication(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
-				config := filepath.Join(dir, "counter.yaml")
-				if err := os.WriteFile(config, fmt.Appendf(nil, "lock:\n  ttl: 20s\n  url: %s\n", place(t)), 0o600); err != nil {
+				config := filepath.Join(dir, "counter.json")
+				if err := os.WriteFile(config, fmt.Appendf(nil, `{"ttl": "20s", "url": %q}`, place(t)), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				out, err := run(t, "-config", config, "-store", filepath.Join(dir, "number"))
+				out, err := run(t, "-config", config)
 				if want := fmt.Sprintf("the number is %d: 0 lost\n", processes*each); err != nil || !strings.HasSuffix(out, want) {
 					t.Errorf("%v, %q, want %q", err, out, want)
 				}

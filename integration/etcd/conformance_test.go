@@ -22,3 +22,9 @@ func TestConformanceLocalHandOff(t *testing.T) {
 	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
 	conformance.Run(t, harness(t, s, adminOf(t, s.Addr())), suite.HandOff()...)
 }
+
+func TestConformanceCrowd(t *testing.T) {
+	provision.LeaveOut(t, "ten thousand readers")
+	s := provision.NewEtcd(t, provision.AnyEtcd, provision.Options{})
+	conformance.Run(t, harness(t, s, adminOf(t, s.Addr())), suite.Crowd()...)
+}

@@ -21,7 +21,6 @@ func TestManyLeases(t *testing.T) {
 
 // TestGRPCProxy holds leases with a short TTL through a proxy, which sends keep-alives at its own pace.
 func TestGRPCProxy(t *testing.T) {
-	provision.Next(t, "etcd", "integration/etcd")
 	provision.LeaveOut(t, "etcd's gRPC proxy")
 	p := provision.NewEtcdProxy(t, provision.NewEtcd(t, provision.AnyEtcd, provision.Options{}))
 	keepAll(t, p.URL(), 4, 2*time.Second, 10*time.Second)

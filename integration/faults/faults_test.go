@@ -23,9 +23,10 @@ func clockCommand(t testing.TB) func(time.Duration) *exec.Cmd {
 	return provision.ClockWorker(t, faults.Self)
 }
 
-// atOnce is how many services are tested at the same time. On a machine with two processors seven leave no idle time:
-// then a service passes waiters over, and clients are not served, for want of processors alone.
-const atOnce = 4
+// atOnce is how many services are tested at the same time. On a machine with two processors, with the race detector, five
+// may leave no idle time, if their longest faults fall together: then requests end by their timeouts, clients connect
+// again and again, and no waiter is served for want of processors alone.
+const atOnce = 3
 
 // TestFaults makes one short run of each fault on each service. Runs mostly wait.
 func TestFaults(t *testing.T) {

@@ -76,3 +76,12 @@ func TestConformanceFile(t *testing.T) {
 func escapeGlob(s string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(s)
 }
+
+func TestConformanceCrowd(t *testing.T) {
+	provision.LeaveOut(t, "ten thousand readers")
+	dir := t.TempDir()
+	conformance.Run(t, conformance.Harness{
+		Name: "file",
+		Open: func(context.Context) (backend.Backend, error) { return filelock.New(dir) },
+	}, suite.Crowd()...)
+}

@@ -50,10 +50,12 @@ func harness(t *testing.T, s *provision.Server) conformance.Harness {
 		ResumeServer:   func(context.Context) error { return s.Resume() },
 		RestartServer:  func(ctx context.Context) error { return errors.Join(s.Kill(), s.Restart(ctx)) },
 		ServerCommands: func(ctx context.Context) (int64, error) { return commands(ctx, s.Addr()) },
-		Budget:         conformance.Budget{IdleHolderCommands: 8, HandOffCommands: 30, IdleWaiterCommands: 20},
+		Budget: conformance.Budget{
+			IdleHolderCommands: 8, HandOffCommands: 30, IdleWaiterCommands: 20, DeadProcess: backend.MaxProvisionalTTL,
+		},
 		Leftovers: func(_ context.Context, name string) ([]string, error) {
 			item, err := admin.Get(key(name))
-			if errors.Is(err, memcache.ErrCacheMiss) || err == nil && strings.Contains(string(item.Value), `"held":false`) {
+			if errors.Is(err, memcache.ErrCacheMiss) || err == nil && suite.FreeRecord(string(item.Value)) {
 				return nil, nil // a free lock stays for the margin
 			}
 			return []string{key(name)}, err

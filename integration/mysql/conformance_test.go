@@ -28,3 +28,10 @@ func TestConformanceLocalHandOff(t *testing.T) {
 	s := provision.NewMySQL(t, provision.MySQL9, provision.Options{Args: provision.MySQLUnsynced()})
 	conformance.Run(t, mysqltest.Harness(t, s, provision.MySQLPool(t, s, nil)), suite.HandOff()...)
 }
+
+func TestConformanceCrowd(t *testing.T) {
+	provision.LeaveOut(t, "ten thousand readers")
+	everyFlavour(t, func(t *testing.T, s *provision.Server) {
+		conformance.Run(t, mysqltest.Harness(t, s, provision.MySQLPool(t, s, nil)), suite.Crowd()...)
+	})
+}

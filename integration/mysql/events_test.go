@@ -71,6 +71,41 @@ func TestEventsAreDeleted(t *testing.T) {
 	})
 }
 
+// TestEventOfOpenTransaction: an event whose transaction has not ended delays no other.
+func TestEventOfOpenTransaction(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		admin := provision.MySQLPool(t, s, nil)
+		a, b := open(t, s.URL()), open(t, s.URL())
+		l, err := a.Mutex("k").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter := waiting(t, b, "k", 1)
+		var process string
+		if err := admin.QueryRow("SELECT process FROM interlock_places").Scan(&process); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := admin.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.Exec("INSERT INTO interlock_events (process, kind, name, owner, sent) VALUES (?, 'asked', 'x', '', 0)", process); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var token uint64 // of the grant that was made by the release, and written as an event
+		if err := admin.QueryRow("SELECT token FROM interlock WHERE owner IS NOT NULL").Scan(&token); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := granted(t, "the waiter", waiter).Token(); got != token {
+			t.Error("the waiter did not get the event, and the lock only when that grant had ended")
+		}
+	})
+}
+
 // TestAnotherUser: a process may not wake that of another user, which notices it and looks more often.
 func TestAnotherUser(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {

@@ -123,7 +123,7 @@ func TestGuardAfterRenewal(t *testing.T) {
 	})
 }
 
-// TestFence executes the example of docs/backends/mysql.md: data on another server than the
+// TestFence executes the statement of the documentation of package mysqllock: data on another server than the
 // locks compares the token.
 func TestFence(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {

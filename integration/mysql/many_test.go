@@ -63,18 +63,13 @@ func TestManyWaitForNoRow(t *testing.T) {
 	})
 }
 
-// TestManyOfOneKey: 70 renewals of readers of one key are two requests, each a transaction, also if the row is locked. (With
-// one for each, a server that takes 20 ms to make a commit durable would need 4 s for 200 pushed grants, which last 3 s.)
-func TestManyOfOneKey(t *testing.T) {
+// TestRenewalsOfOneKey: 70 renewals of readers of one key are one request, also if the row is locked. (With one for each, a
+// server that takes 20 ms to make a commit durable would need 4 s for 200 pushed grants, which last 3 s.)
+func TestRenewalsOfOneKey(t *testing.T) {
 	each(t, func(t *testing.T, s *provision.Server) {
 		db := provision.MySQLPool(t, s, nil)
 		g := &gate{}
-		service, held := holds(t, s, g, 0)
-		for range 70 {
-			r := request("readers", time.Hour)
-			r.Share = backend.Share{Weight: 1}
-			held = append(held, acquire(t, service, r))
-		}
+		service, held := readers(t, s, g, 70)
 		tx, err := db.Begin()
 		if err != nil {
 			t.Fatal(err)
@@ -97,10 +92,59 @@ func TestManyOfOneKey(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if n := g.calls.Load() - before; n != 2 {
-			t.Errorf("70 renewals of one key: want 2 requests, got %d", n)
+		if n := g.calls.Load() - before; n != 1 {
+			t.Errorf("70 renewals of one key: want 1 request, got %d", n)
 		}
 	})
+}
+
+// TestRenewalsBesideAGuard: a transaction of Guard delays the renewal of its reader, and of no other of the same key.
+func TestRenewalsBesideAGuard(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		db := provision.MySQLPool(t, s, nil)
+		service, held := readers(t, s, &gate{}, 70)
+		tx, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		var place int64
+		if err := db.QueryRow("SELECT place FROM interlock_places WHERE owner = ?", held[7].Owner).Scan(&place); err != nil {
+			t.Fatal(err)
+		}
+		q := "SELECT 1 FROM interlock_places WHERE name = 'lock:readers' AND place = ? FOR UPDATE"
+		if _, err := tx.Exec(q, place); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- renew(t, service, held) }()
+		eventually(t, "69 of 70 readers are renewed", func() bool {
+			var n int
+			q := "SELECT COUNT(*) FROM interlock_places WHERE name = 'lock:readers' AND ends > since + 2*3600000000"
+			if err := db.QueryRow(q).Scan(&n); err != nil {
+				t.Error(err)
+			}
+			return n == 69
+		})
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("want all renewed after the transaction, got %v", err)
+		}
+	})
+}
+
+// readers returns a service, and its holds of one key.
+func readers(t *testing.T, s *provision.Server, g *gate, n int) (queue.Service, []queue.Hold) {
+	t.Helper()
+	service, held := holds(t, s, g, 0)
+	for range n {
+		r := request("readers", time.Hour)
+		r.Share = backend.Share{Weight: 1}
+		held = append(held, acquire(t, service, r))
+	}
+	return service, held
 }
 
 // holds returns a service, and n of its holds of names of their own.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -131,10 +130,11 @@ func harness(t *testing.T, s *provision.Server) conformance.Harness {
 		Budget: conformance.Budget{
 			IdleHolderCommands: 8,
 			IdleWaiterCommands: 6,
+			DeadProcess:        backend.MaxProvisionalTTL,
 		},
 		Leftovers: func(ctx context.Context, name string) ([]string, error) {
 			item, err := bucket.Get(ctx, natslock.Key(name))
-			if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && strings.Contains(string(item.Value()), `"held":false`) {
+			if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && suite.FreeRecord(string(item.Value())) {
 				return nil, nil // the record of a free lock stays
 			}
 			return []string{natslock.Key(name)}, err

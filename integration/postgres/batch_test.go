@@ -15,7 +15,6 @@ import (
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/integration/postgres/pgtest"
 	"github.com/interlock-go/lock/integration/provision"
-	"github.com/interlock-go/lock/integration/suite"
 	"github.com/interlock-go/lock/pglock"
 )
 
@@ -204,94 +203,6 @@ func TestBatchWaitsForNoRow(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestBatchesAmongOthers renews the even and the odd keys in two batches, again and
-// again, while waiters come and go and some of the locks are handed over.
-func TestBatchesAmongOthers(t *testing.T) {
-	s, admin := server(t)
-	for i, level := range levels {
-		t.Run(level, func(t *testing.T) {
-			setLevel(t.Context(), t, admin, level)
-			const keys, moving = 60, 12 // every fifth key is handed over
-			prefix, url := fmt.Sprintf("m%d-", i), pgtest.With(s, nil, "timeout", "1m")
-			b, other := open(t, url), open(t, url)
-			var mu sync.Mutex
-			all := batchOf(t, b, prefix, keys, time.Hour)
-			key := func(i int) string { return fmt.Sprintf("%s%03d", prefix, i) }
-			var traffic, batches sync.WaitGroup
-			for m := range moving {
-				traffic.Go(func() {
-					i := 5 * m
-					for range 4 {
-						mu.Lock()
-						g := all[i].Grant
-						mu.Unlock()
-						next := waitFor(t, b, request(key(i), time.Minute))
-						if err := g.Release(t.Context()); err != nil && !suite.LeaseEnded(g, err) {
-							t.Errorf("%s: %v", key(i), err)
-						}
-						o := <-next
-						if o.err != nil {
-							t.Error(o.err)
-							return
-						}
-						mu.Lock()
-						all[i].Grant = o.g
-						mu.Unlock()
-					}
-				})
-				traffic.Go(func() { // waiters that give up soon, for keys that stay held
-					for range 4 {
-						ctx, cancel := context.WithCancel(t.Context())
-						req := request(key(5*m+1), time.Minute)
-						req.OnWait = func(*backend.LockedError) { cancel() }
-						if _, err := other.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
-							t.Errorf("want context.Canceled, got %v", err)
-						}
-						if err := other.Abandon(t.Context(), req); err != nil {
-							t.Error(err)
-						}
-						cancel()
-					}
-				})
-			}
-			over := make(chan struct{})
-			for odd := range 2 {
-				batches.Go(func() {
-					for last := false; !last; {
-						select {
-						case <-over:
-							last = true // once more, without other traffic
-						default:
-						}
-						var mine []backend.Renewal
-						mu.Lock()
-						for i := odd; i < keys; i += 2 {
-							mine = append(mine, all[i])
-						}
-						mu.Unlock()
-						for j, err := range b.RenewBatch(t.Context(), mine) {
-							if i := 2*j + odd; err != nil && !suite.LeaseEnded(mine[j].Grant, err) && (last || i%5 != 0 || !errors.Is(err, backend.ErrLost)) {
-								t.Errorf("%s: %v", key(i), err)
-							}
-						}
-					}
-				})
-			}
-			traffic.Wait()
-			close(over)
-			batches.Wait()
-			for i, r := range all {
-				if err := r.Grant.Release(t.Context()); err != nil && !suite.LeaseEnded(r.Grant, err) {
-					t.Errorf("%s: release: %v", key(i), err)
-				}
-			}
-		})
-	}
-	if n := deadlocks(t, admin); n > 0 {
-		t.Errorf("%d deadlocks", n)
 	}
 }
 

@@ -74,3 +74,9 @@ func TestConformanceLocalHandOff(t *testing.T) {
 	s := provision.NewPostgres(t, provision.Postgres15, provision.PostgresUnsynced)
 	conformance.Run(t, pgtest.Harness(t, s, s, pgtest.Admin(t, s), nil), suite.HandOff()...)
 }
+
+func TestConformanceCrowd(t *testing.T) {
+	provision.LeaveOut(t, "ten thousand readers")
+	s, admin := server(t)
+	conformance.Run(t, pgtest.Harness(t, s, s, admin, nil), suite.Crowd()...)
+}

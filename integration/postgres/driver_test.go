@@ -296,26 +296,3 @@ func TestKilledConnections(t *testing.T) {
 		}
 	}
 }
-
-// TestLateRequestIsRefused: a request of an abandoned attempt that the server executes
-// late must not succeed, whether the row existed or not.
-func TestLateRequestIsRefused(t *testing.T) {
-	s, _ := server(t)
-	b := open(t, pgtest.With(s, nil))
-	for _, used := range []bool{false, true} {
-		key := fmt.Sprint("late", used)
-		if used {
-			g, err := b.TryAcquire(t.Context(), request(key, time.Second))
-			must(t, err)
-			must(t, g.Release(t.Context()))
-		}
-		req := request(key, time.Hour)
-		must(t, b.Abandon(t.Context(), req))
-		if g, err := b.TryAcquire(t.Context(), req); err == nil || errors.Is(err, backend.ErrLocked) {
-			t.Errorf("used before: %v: late request: got %v, %v", used, g, err)
-		}
-		g, err := b.TryAcquire(t.Context(), request(key, time.Second))
-		must(t, err)
-		must(t, g.Release(t.Context()))
-	}
-}

@@ -79,62 +79,6 @@ func TestSurvivesPowerCut(t *testing.T) {
 	}
 }
 
-// TestKeep: Keep lets a grant expire sooner, and the first waiter is notified.
-func TestKeep(t *testing.T) {
-	s, _ := server(t)
-	a, b := open(t, pgtest.With(s, nil)), open(t, pgtest.With(s, nil))
-	g, err := a.TryAcquire(t.Context(), request("k", time.Hour))
-	must(t, err)
-	got := waitFor(t, b, request("k", time.Minute))
-	must(t, g.Renew(t.Context(), time.Second)) // must not shorten the lease
-	info, err := a.Inspect(t.Context(), "k")
-	must(t, err)
-	if info.Holder == nil || info.Holder.Left < 50*time.Minute {
-		t.Errorf("a shorter renewal: want the lease unchanged, got %+v", info.Holder)
-	}
-	kept := time.Now()
-	must(t, g.(backend.Keeper).Keep(t.Context(), 1500*time.Millisecond))
-	select {
-	case o := <-got:
-		must(t, o.err)
-		if after := time.Since(kept); after < 1500*time.Millisecond {
-			t.Errorf("want the grant kept for 1.5s, the next grant came after %v", after)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("the waiter was not notified that the lease ends sooner")
-	}
-	if err := g.(backend.Keeper).Keep(t.Context(), time.Second); !errors.Is(err, backend.ErrLost) {
-		t.Errorf("Keep of a lost grant: want ErrLost, got %v", err)
-	}
-}
-
-// TestAge: the age of a holder is the time since its grant, also after a hand-over.
-func TestAge(t *testing.T) {
-	s, _ := server(t)
-	b := open(t, pgtest.With(s, nil))
-	age := func() time.Duration {
-		info, err := b.Inspect(t.Context(), "k")
-		must(t, err)
-		return info.Holder.Age
-	}
-	begun := time.Now()
-	g, err := b.TryAcquire(t.Context(), request("k", time.Minute))
-	must(t, err)
-	granted := time.Now()
-	time.Sleep(300 * time.Millisecond) // what is measured
-	must(t, g.Renew(t.Context(), time.Minute))
-	if least, got, most := time.Since(granted), age(), time.Since(begun); got < least || got > most {
-		t.Errorf("age: want %v to %v, got %v", least, most, got)
-	}
-	got := waitFor(t, b, request("k", time.Minute))
-	released := time.Now()
-	must(t, g.Release(t.Context()))
-	must(t, (<-got).err)
-	if got, most := age(), time.Since(released); got > most {
-		t.Errorf("age of the next holder: want at most %v, got %v", most, got)
-	}
-}
-
 // refusesToGrant checks that a server that cannot write returns errors of known outcome,
 // and that g, the grant of key "held", is not lost.
 func refusesToGrant(t *testing.T, b backend.Backend, g backend.Grant, says string) {

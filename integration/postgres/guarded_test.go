@@ -259,7 +259,7 @@ func TestGuardAndTheTimeLimit(t *testing.T) {
 	}
 }
 
-// TestFence tests the pattern of docs/backends/postgresql.md for data in another
+// TestFence tests the pattern of docs/fencing.md for data in another
 // database than the locks: two buyers of 60 of a stock of 100.
 func TestFence(t *testing.T) {
 	s, admin := server(t)

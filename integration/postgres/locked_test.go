@@ -174,43 +174,6 @@ func TestAbandonBatch(t *testing.T) {
 	must(t, g.Release(t.Context()))
 }
 
-// TestManyReadersAtOnce: one release grants all readers that wait, in their order, and a writer waits behind them.
-func TestManyReadersAtOnce(t *testing.T) {
-	const readers = 100
-	s := newStage(t)
-	g := s.try()
-	var got []<-chan outcome
-	for range readers {
-		got = append(got, waitFor(s, s.b, s.share(backend.Reader)))
-	}
-	writer := waitFor(s, s.b, s.share(backend.Share{}))
-	before, err := pgtest.Commands(s.Context(), s.admin)
-	must(s, err)
-	must(s, g.Release(s.Context()))
-	last, all := uint64(0), []backend.Renewal(nil)
-	for _, ch := range got {
-		g := s.next(ch)
-		if g.Token() <= last {
-			s.Errorf("token %d after %d", g.Token(), last)
-		}
-		last, all = g.Token(), append(all, backend.Renewal{Grant: g, TTL: time.Hour})
-	}
-	after, err := pgtest.Commands(s.Context(), s.admin)
-	must(s, err)
-	if cost := after - before; cost > 10 {
-		s.Errorf("a release to %d readers: want 2 statements, and a few if the machine is slow, got %d", readers, cost)
-	}
-	for i, err := range s.b.RenewBatch(s.Context(), all) {
-		if err != nil {
-			s.Errorf("renewal %d: %v", i, err)
-		}
-	}
-	for _, r := range all {
-		must(s, r.Grant.Release(s.Context()))
-	}
-	must(s, s.next(writer).Release(s.Context()))
-}
-
 // atOnce returns a context that ends soon: with it an operation fails that waits for a row.
 func (s *stage) atOnce() context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)

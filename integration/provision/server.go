@@ -40,6 +40,7 @@ type instance interface {
 	resume(ctx context.Context) error
 	running() bool
 	remove(ctx context.Context) error
+	processor(ctx context.Context) (time.Duration, error)
 	log() string // the last of what it printed
 }
 

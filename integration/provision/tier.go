@@ -3,8 +3,6 @@ package provision
 import (
 	"os"
 	"testing"
-
-	"github.com/interlock-go/lock/conformance"
 )
 
 // allVariable selects what runs. If it is empty, each backend runs in its current version (make test). If it is set,
@@ -21,19 +19,4 @@ func LeaveOut(t testing.TB, what string) {
 	if !All() {
 		t.Skipf("left out: %s (%s=1 runs it)", what, allVariable)
 	}
-}
-
-// Next skips the test of a driver if conformance.PendingTests has it and LOCK_TEST_NEXT is empty. folder is that of the
-// test, such as "integration/postgres".
-func Next(t testing.TB, driver, folder string) {
-	t.Helper()
-	if os.Getenv("LOCK_TEST_NEXT") != "" {
-		return
-	}
-	for _, p := range conformance.PendingTests() {
-		if p.Driver == driver && p.Test == folder+" "+t.Name() {
-			t.Skipf("left out: %s (LOCK_TEST_NEXT=1 runs it)", p.Why)
-		}
-	}
-	t.Errorf("conformance.PendingTests does not have %s %s", folder, t.Name())
 }

@@ -59,3 +59,11 @@ func TestConformanceLocalHandOff(t *testing.T) {
 	t.Cleanup(func() { _ = admin.Close() })
 	conformance.Run(t, harness(t, s, admin), suite.HandOff()...)
 }
+
+func TestConformanceCrowd(t *testing.T) {
+	provision.LeaveOut(t, "ten thousand readers")
+	s := provision.NewRedis(t, provision.AnyRedis, provision.Options{Args: durable})
+	admin := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = admin.Close() })
+	conformance.Run(t, harness(t, s, admin), suite.Crowd()...)
+}

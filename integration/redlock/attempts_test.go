@@ -115,17 +115,33 @@ func TestLostAcquire(t *testing.T) {
 	t.Parallel() // mostly it waits
 	s := newSet(t)
 	c, links := s.clientWith(map[string]string{"restart_delay": "1h", "read_timeout": "1s"}, lock.WithTTL(time.Hour))
+	try := func(name string) *lock.Lease {
+		t.Helper()
+		l, err := c.Mutex(name).TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	granted := func(node int, name string) {
+		t.Helper()
+		s.eventually(t, timeout, fmt.Sprintf("a grant of %s at node %d", name, node), func() error {
+			return s.admins[node].Get(t.Context(), "lock:"+name).Err()
+		})
+	}
+	before := try("before")
+	granted(0, "before") // so there is a connection to it; without replies a new one could not begin
+	granted(4, "before")
+	if err := before.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.empty(t, "before")
 	for _, n := range []int{0, 4} {
 		links.proxies[n].BlackholeReplies()
 	}
-	l, err := c.Mutex("k").TryLock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := try("k")
 	for _, n := range []int{0, 4} {
-		s.eventually(t, timeout, "a grant without an answer", func() error {
-			return s.admins[n].Get(t.Context(), "lock:k").Err()
-		})
+		granted(n, "k")
 		links.proxies[n].Cut()
 	}
 	if err := l.Unlock(t.Context()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,11 @@ func Failover(nodes []*provision.Server, leader func(context.Context) (int, erro
 	}
 }
 
+// Crowd is the options for conformance.Run by which the case of ten thousand readers runs, and no other.
+func Crowd() []conformance.Option {
+	return []conformance.Option{conformance.Full(), conformance.Only("^shared/43-ten-thousand-readers$")}
+}
+
 // HandOff is the options for conformance.Run by which clients have local hand-off, and
 // those cases run that it could change.
 func HandOff() []conformance.Option {
@@ -111,4 +117,10 @@ func Keep(t *testing.T) conformance.Option {
 // seconds until its first renewal, which is too short for some tests on a slow machine.
 func LeaseEnded(g backend.Grant, err error) bool {
 	return errors.Is(err, backend.ErrLost) && !time.Now().Before(g.Until())
+}
+
+// FreeRecord reports whether the record of package record is that of a lock which no process holds and for which none
+// waits.
+func FreeRecord(text string) bool {
+	return strings.Contains(text, `"held":false`) && !strings.Contains(text, `"waiting"`)
 }

@@ -46,3 +46,8 @@ func TestConformanceLocalHandOff(t *testing.T) {
 	provision.LeaveOut(t, "local hand-off")
 	conformance.Run(t, harness(t, provision.NewZooKeeper(t, provision.AnyZooKeeper)), suite.HandOff()...)
 }
+
+func TestConformanceCrowd(t *testing.T) {
+	provision.LeaveOut(t, "ten thousand readers")
+	conformance.Run(t, harness(t, provision.NewZooKeeper(t, provision.AnyZooKeeper)), suite.Crowd()...)
+}

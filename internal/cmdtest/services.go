@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 )
 
 // Service is a service for locks in a test.
@@ -82,7 +82,7 @@ func StartRedis(t *testing.T) *Service {
 		return nil
 	}
 	for { // again if another process took the port
-		if s := startRedis(t, path, locktest.FreePort()); s != nil {
+		if s := startRedis(t, path, clienttest.FreePort()); s != nil {
 			return s
 		}
 	}

@@ -53,9 +53,10 @@ type attempt struct {
 	task   task.Wait
 	id     [16 + 32]byte // see newOwner
 
-	mu     sync.Mutex           // guards the fields below
-	locked *backend.LockedError // the holder, as far as it is known; nil before the wait
-	ended  bool                 // the result has been reported
+	mu      sync.Mutex           // guards the fields below
+	locked  *backend.LockedError // the holder, as far as it is known; nil before the wait
+	overdue *time.Timer          // of a wait without a limit
+	ended   bool                 // the result has been reported
 }
 
 // acquire returns a nested lease if ctx has one of the same key. Otherwise it asks the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 )
 
 // Close takes at most closeTimeout, beside the time to close the backend. It takes at
@@ -62,12 +63,7 @@ func closeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	start := time.Now()
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	stop := context.AfterFunc(ctx, func() {
-		t := time.NewTimer(minCloseTime - time.Since(start))
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-own.Done():
-		}
+		call.Sleep(own, minCloseTime-time.Since(start))
 		cancel()
 	})
 	return own, func() { stop(); cancel() }

@@ -39,6 +39,8 @@ type Engine struct {
 	waiter backend.Waiter // nil if the backend has no queue
 	tasks  *task.Group
 
+	queuesRenewals bool // the backend renews in batches
+
 	outages outages
 
 	mu     sync.Mutex // guards the fields below
@@ -53,6 +55,7 @@ func New(cfg Config) *Engine {
 		outages: outages{report: cfg.Outage}, held: map[*heldGrant]struct{}{},
 	}
 	e.waiter, _ = backend.As[backend.Waiter](cfg.Backend)
+	_, e.queuesRenewals = backend.As[backend.BatchRenewer](cfg.Backend)
 	return e
 }
 

@@ -77,9 +77,10 @@ func (h *heldGrant) setTimerLocked(d time.Duration, renews bool) {
 func (h *heldGrant) onTimer() {
 	e := h.engine
 	h.mu.Lock()
-	renews := h.renews
+	now := time.Now()
+	renews := h.renews && !h.expiredLocked(now)
 	if renews && h.cause == nil && !h.trustedUntil.IsZero() {
-		h.setTimerLocked(time.Until(h.trustedUntil), false)
+		h.setTimerLocked(h.trustedUntil.Sub(now), false)
 	}
 	h.mu.Unlock()
 	if !renews {
@@ -96,21 +97,30 @@ func (h *heldGrant) onTimer() {
 	if failed {
 		h.renewErr = err
 		e.outages.failed(h, err)
-		pause := h.ttl / 12
-		renews := true
-		if !h.trustedUntil.IsZero() {
-			left := time.Until(h.trustedUntil)
-			pause = min(pause, max(left/4, minRenewTime)) // a pushed grant is shorter than the TTL
-			if pause >= left {
-				pause, renews = left, false
-			}
-		}
-		h.setTimerLocked(pause, renews)
+		h.renewAgainLocked()
 	}
 	h.mu.Unlock()
 	if failed && e.cfg.Report != nil {
 		e.cfg.Report(h.values(), h.event(RenewFailed, err))
 	}
+	_ = h.endCause()
+}
+
+// renewAgainLocked sets the timer after a renewal that failed, if trust has not expired.
+func (h *heldGrant) renewAgainLocked() {
+	pause, renews := h.ttl/12, true
+	if !h.trustedUntil.IsZero() {
+		now := time.Now()
+		if h.expiredLocked(now) {
+			return
+		}
+		left := h.trustedUntil.Sub(now)
+		pause = min(pause, max(left/4, minRenewTime)) // a pushed grant is shorter than the TTL
+		if pause >= left {
+			pause, renews = left, false
+		}
+	}
+	h.setTimerLocked(pause, renews)
 }
 
 // renew makes one renewal to ttl, or to the TTL of the grant if that is zero. It is
@@ -138,8 +148,12 @@ func (h *heldGrant) renew(ctx context.Context, ttl time.Duration, verify bool) e
 	if !h.trustedUntil.IsZero() {
 		bound = min(bound, time.Until(h.trustedUntil)/2)
 	}
-	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, max(bound, minRenewTime))
+	bound = max(bound, minRenewTime)
+	caller, until := ctx, h.trustedUntil
+	if !h.engine.queuesRenewals || until.IsZero() {
+		until = time.Now().Add(bound)
+	}
+	ctx, cancel := retry.WithSendLimit(ctx, until, bound)
 	defer cancel()
 	h.cancelRenewal = cancel
 	h.mu.Unlock()

@@ -19,7 +19,11 @@ const (
 	RenewFailed
 	Lost
 	Forgotten
+	Overdue // of a wait without a limit
 )
+
+// overdueAfter is how long a wait without a limit may last before it is reported as Overdue.
+const overdueAfter = time.Minute
 
 // Event is what Config.Report gets. Each Acquire ends in one Acquired or one Failed, and
 // each Acquired in one Released or one Lost, never before it.
@@ -44,10 +48,28 @@ func (a *attempt) reportWaiting(locked *backend.LockedError) {
 	a.mu.Lock()
 	first := a.locked == nil && !a.ended
 	a.locked = locked
-	a.mu.Unlock()
-	if report := a.m.engine.cfg.Report; first && report != nil {
-		report(a.values, Event{Kind: Waiting, Op: a.op, Key: a.m.params.Key, Share: a.m.params.Share, Wait: time.Since(a.start), Err: locked})
+	report := a.m.engine.cfg.Report
+	if _, bounded := a.values.Deadline(); first && !bounded && a.m.params.Wait == 0 && report != nil {
+		a.overdue = time.AfterFunc(overdueAfter, a.reportOverdue)
 	}
+	a.mu.Unlock()
+	if first && report != nil {
+		report(a.values, a.waits(Waiting, locked))
+	}
+}
+
+// reportOverdue reports that an attempt without a limit still waits.
+func (a *attempt) reportOverdue() {
+	a.mu.Lock()
+	locked, ended := a.locked, a.ended
+	a.mu.Unlock()
+	if !ended {
+		a.m.engine.cfg.Report(a.values, a.waits(Overdue, locked))
+	}
+}
+
+func (a *attempt) waits(kind Kind, err error) Event {
+	return Event{Kind: kind, Op: a.op, Key: a.m.params.Key, Share: a.m.params.Share, Wait: time.Since(a.start), Err: err}
 }
 
 // endReporting ends what reportWaiting may report. It returns whether this call was the
@@ -56,6 +78,9 @@ func (a *attempt) endReporting() (first, waited bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first, a.ended = !a.ended, true
+	if a.overdue != nil {
+		a.overdue.Stop()
+	}
 	return first, a.locked != nil
 }
 
@@ -72,7 +97,9 @@ func (a *attempt) reportAcquired(h *heldGrant, wait time.Duration) {
 func (a *attempt) reportFailed(err error) {
 	first, waited := a.endReporting()
 	if report := a.m.engine.cfg.Report; first && report != nil {
-		report(a.values, Event{Kind: Failed, Op: a.op, Key: a.m.params.Key, Share: a.m.params.Share, Wait: time.Since(a.start), Waited: waited, Err: err})
+		e := a.waits(Failed, err)
+		e.Waited = waited
+		report(a.values, e)
 	}
 }
 

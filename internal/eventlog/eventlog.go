@@ -16,7 +16,7 @@ type Log struct {
 	Logger  *slog.Logger // that of the program; nil is none
 	Default bool         // the program has not chosen one: warnings go to slog.Default()
 
-	warned atomic.Int64 // when Failed last logged at level Warn, in Unix nanoseconds
+	failed, overdue atomic.Int64 // when the last line at level Warn was written, in Unix nanoseconds; see seldom
 }
 
 // at returns where a line of a level goes, nil for nowhere. The default logger gets no line
@@ -38,8 +38,11 @@ const maxLossLines = 3
 // Event writes the line of an event.
 func (l *Log) Event(ctx context.Context, e engine.Event) {
 	level := slog.LevelDebug
-	if e.Kind == engine.Forgotten || e.Kind == engine.Lost && e.Nth <= maxLossLines {
+	switch {
+	case e.Kind == engine.Forgotten, e.Kind == engine.Lost && e.Nth <= maxLossLines:
 		level = slog.LevelWarn
+	case e.Kind == engine.Overdue:
+		level = seldom(&l.overdue)
 	}
 	log := l.at(level)
 	if log == nil {
@@ -49,6 +52,9 @@ func (l *Log) Event(ctx context.Context, e engine.Event) {
 	switch e.Kind {
 	case engine.Waiting:
 		text, more = "waiting for lock", []any{"holder", e.Err.Error()}
+	case engine.Overdue:
+		text = "waiting for lock without a limit; WithWait or a context with a deadline bounds it"
+		more = []any{"wait", e.Wait, "holder", e.Err.Error()}
 	case engine.Acquired:
 		text, more = "lock acquired", append(more, "wait", e.Wait)
 	case engine.Failed:
@@ -95,17 +101,22 @@ func (l *Log) Opening(err error) {
 	}
 }
 
-// warnInterval is the least time between two lines about failures in the background at level
-// Warn. The others are logged at level Debug.
+// warnInterval is the least time between two lines at level Warn of which there may be thousands. The others are logged
+// at level Debug.
 const warnInterval = 10 * time.Second
+
+// seldom returns the level of a line, when one was last logged at level Warn at that time.
+func seldom(last *atomic.Int64) slog.Level {
+	now, then := time.Now().UnixNano(), last.Load()
+	if (then == 0 || now-then >= int64(warnInterval)) && last.CompareAndSwap(then, now) {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
 
 // Failed writes that work in the background failed, which no caller sees.
 func (l *Log) Failed(what, name string, err error) {
-	level := slog.LevelDebug
-	now := time.Now().UnixNano()
-	if last := l.warned.Load(); (last == 0 || now-last >= int64(warnInterval)) && l.warned.CompareAndSwap(last, now) {
-		level = slog.LevelWarn
-	}
+	level := seldom(&l.failed)
 	if log := l.at(level); log != nil {
 		log.Log(context.Background(), level, "lock: "+what+" failed", "name", name, "backend", l.Backend, "err", err)
 	}

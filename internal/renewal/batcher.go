@@ -15,20 +15,26 @@ import (
 
 // Bounds of the requests of one client.
 const (
-	MaxSingle    = 8   // requests in flight, below which a renewal is sent by itself
+	MaxDirect    = 2   // requests in flight, below which a renewal is sent by itself at once
+	MaxSingle    = 8   // renewals in flight by themselves
 	MaxBatch     = 256 // renewals in a batch
 	MaxBatches   = 4   // in flight
 	batchTimeout = 10 * time.Second
 )
 
-// MaxQueueWait returns how long a renewal that has d until its deadline waits in the queue.
-// Then it is sent by itself, so batches that hang delay others for that long only.
-func MaxQueueWait(d time.Duration) time.Duration { return d / 2 }
+// MaxQueueWait returns how long a renewal of that limit waits in the queue. Then it need not wait for a batch, so batches
+// that hang delay others for that long only.
+func MaxQueueWait(limit time.Duration) time.Duration { return limit / 2 }
 
-// batcher sends the renewals of one client. While fewer than MaxSingle requests are in
+// batcher sends the renewals of one client. While fewer than MaxDirect requests are in
 // flight each renewal is sent by itself, at once. Further renewals queue. The queue is
 // sent as a batch when a request ends, and when it has MaxBatch members. So no renewal is
 // delayed to fill a batch, and batches grow with the load of the service.
+//
+// A renewal whose last batch failed waits until fewer than MaxSingle are sent by themselves.
+// One that has waited for MaxQueueWait takes either way, whichever is free first. More would
+// not help: on a service that is only slow, thousands of single requests take the time in
+// which it could renew them in batches.
 type batcher struct {
 	renewer backend.BatchRenewer
 	tasks   *task.Group
@@ -38,16 +44,21 @@ type batcher struct {
 	disabled bool       // the backend does not support batches as it is deployed
 	singles  int        // in flight
 	batches  int        // in flight
-	queue    list.List  // of *waitingRenewal
+	queue    list.List  // of *waitingRenewal, for a batch
+	alone    list.List  // of *waitingRenewal, to be sent by themselves
 }
 
-// waitingRenewal is a renewal in the queue or in a batch.
+// waitingRenewal is a renewal in a list or in a batch.
 type waitingRenewal struct {
 	backend.Renewal
 	ctx   context.Context
-	reply chan error    // capacity 1
-	elem  *list.Element // in the queue; nil afterwards
-	batch *batch        // nil while it is in the queue
+	due   bool          // it has waited in the queue for MaxQueueWait
+	turn  chan struct{} // closed when it is to be sent by itself, and counts as a single
+	sent  chan struct{} // closed when its batch is sent
+	reply chan error    // of the batch; capacity 1
+	list  *list.List    // nil when it has left it
+	elem  *list.Element
+	batch *batch // nil before
 }
 
 // batch is one request for several renewals.
@@ -61,8 +72,9 @@ type batch struct {
 // renew renews g by itself or, unless single is set, perhaps in a batch, and reports
 // which.
 func (r *batcher) renew(ctx context.Context, g backend.Grant, ttl time.Duration, single bool) (batched bool, err error) {
+	limit := retry.SendLimit(ctx, batchTimeout)
 	if m := r.enqueue(ctx, g, ttl, single); m != nil {
-		sent, err := r.wait(m)
+		sent, err := r.wait(m, limit)
 		if errors.Is(err, errors.ErrUnsupported) {
 			r.disable()
 		} else if sent {
@@ -70,6 +82,8 @@ func (r *batcher) renew(ctx context.Context, g backend.Grant, ttl time.Duration,
 		}
 	}
 	defer r.endSingle()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	return false, g.Renew(ctx, ttl)
 }
 
@@ -77,12 +91,19 @@ func (r *batcher) renew(ctx context.Context, g backend.Grant, ttl time.Duration,
 func (r *batcher) enqueue(ctx context.Context, g backend.Grant, ttl time.Duration, single bool) *waitingRenewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if single || r.disabled || r.singles+r.batches < MaxSingle && r.queue.Len() == 0 {
+	if r.disabled || single && r.singles < MaxSingle || r.singles+r.batches < MaxDirect && r.queue.Len() == 0 {
 		r.singles++
 		return nil
 	}
-	m := &waitingRenewal{Renewal: backend.Renewal{Grant: g, TTL: ttl}, ctx: ctx, reply: make(chan error, 1)}
-	m.elem = r.queue.PushBack(m)
+	m := &waitingRenewal{
+		Renewal: backend.Renewal{Grant: g, TTL: ttl}, ctx: ctx,
+		turn: make(chan struct{}), sent: make(chan struct{}), reply: make(chan error, 1),
+	}
+	if single {
+		m.enter(&r.alone)
+		return m
+	}
+	m.enter(&r.queue)
 	if r.queue.Len() >= MaxBatch {
 		r.flushLocked()
 	}
@@ -97,71 +118,106 @@ func (r *batcher) disable() {
 	r.singles++
 }
 
-// wait returns the reply of the batch of m, or the end of its context. It returns false if
-// m has waited in the queue for too long and is to be sent by itself.
-func (r *batcher) wait(m *waitingRenewal) (sent bool, err error) {
-	limit := batchTimeout
-	if d, ok := m.ctx.Deadline(); ok {
-		limit = MaxQueueWait(time.Until(d))
+func (m *waitingRenewal) enter(l *list.List) { m.list, m.elem = l, l.PushBack(m) }
+
+// leave removes m from the list that it is in, if it is in one.
+func (m *waitingRenewal) leave() {
+	if m.list != nil {
+		m.list.Remove(m.elem)
+		m.list, m.elem = nil, nil
 	}
-	timer := time.NewTimer(limit)
+}
+
+// wait returns the reply of the batch of m, or why it was given up. It returns false if m is
+// to be sent by itself.
+func (r *batcher) wait(m *waitingRenewal, limit time.Duration) (sent bool, err error) {
+	timer := time.NewTimer(MaxQueueWait(limit))
 	defer timer.Stop()
+	sending := m.sent
 	for {
 		select {
 		case err := <-m.reply:
 			return true, err
-		case <-m.ctx.Done():
-			select {
-			case err := <-m.reply: // it came in time, and this process was busy
-				return true, err
-			default:
-				return true, r.giveUp(m)
-			}
+		case <-m.turn:
+			return false, nil
+		case <-sending:
+			sending = nil
+			timer.Reset(limit)
 		case <-timer.C:
-			if r.dequeue(m) {
-				return false, nil
+			if sending == nil {
+				return true, r.giveUp(m, context.DeadlineExceeded)
 			}
+			r.overdue(m)
+		case <-m.ctx.Done():
+			return true, r.giveUp(m, retry.ContextError(m.ctx))
 		}
 	}
 }
 
-// dequeue moves m from the queue to the singles. It returns false if m is in a batch.
-func (r *batcher) dequeue(m *waitingRenewal) bool {
+// overdue lets m, if it is in a list, take either way.
+func (r *batcher) overdue(m *waitingRenewal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.elem == nil {
-		return false
+	m.due = true
+	if m.list == &r.alone {
+		m.leave()
+		m.enter(&r.queue)
 	}
-	r.queue.Remove(m.elem)
-	m.elem = nil
-	r.singles++
-	return true
+	r.nextLocked()
 }
 
-// giveUp removes m, whose context has ended, and returns the error of its renewal. The
-// context of a batch ends when the last of its members has given up.
-func (r *batcher) giveUp(m *waitingRenewal) error {
+// nextLocked sends what waits, as far as more may be in flight.
+func (r *batcher) nextLocked() {
+	for r.singles < MaxSingle && r.alone.Len() > 0 {
+		r.goAloneLocked(r.alone.Front())
+	}
+	r.flushLocked()
+	for r.singles < MaxSingle && r.queue.Len() > 0 && r.queue.Front().Value.(*waitingRenewal).due {
+		r.goAloneLocked(r.queue.Front())
+	}
+}
+
+func (r *batcher) goAloneLocked(e *list.Element) {
+	m := e.Value.(*waitingRenewal)
+	m.leave()
+	r.singles++
+	close(m.turn)
+}
+
+// giveUp removes m and returns the error of its renewal, or the reply if that came in time and
+// this process was busy. The context of a batch ends when the last of its members has given up.
+func (r *batcher) giveUp(m *waitingRenewal, err error) error {
+	select {
+	case err := <-m.reply:
+		return err
+	default:
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := retry.ContextError(m.ctx)
-	if m.elem != nil {
-		r.queue.Remove(m.elem)
-		m.elem = nil
+	m.leave()
+	if m.batch != nil {
+		if m.batch.waiting--; m.batch.waiting == 0 {
+			m.batch.cancel()
+		}
+		return backend.Uncertain(err)
 	}
-	if m.batch == nil {
-		return backend.NotExecuted(err)
+	select {
+	case <-m.turn: // it came meanwhile
+		r.endSingleLocked()
+	default:
 	}
-	if m.batch.waiting--; m.batch.waiting == 0 {
-		m.batch.cancel()
-	}
-	return backend.Uncertain(err)
+	return backend.NotExecuted(err)
 }
 
 func (r *batcher) endSingle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.endSingleLocked()
+}
+
+func (r *batcher) endSingleLocked() {
 	r.singles--
-	r.flushLocked()
+	r.nextLocked()
 }
 
 // flushLocked sends the queue in batches, as many as may be in flight.
@@ -169,11 +225,12 @@ func (r *batcher) flushLocked() {
 	for r.batches < MaxBatches && r.queue.Len() > 0 {
 		b := &batch{}
 		for len(b.members) < MaxBatch && r.queue.Len() > 0 {
-			m := r.queue.Remove(r.queue.Front()).(*waitingRenewal)
-			m.elem = nil
+			m := r.queue.Front().Value.(*waitingRenewal)
+			m.leave()
 			if m.ctx.Err() == nil { // else its lease has ended
 				m.batch = b
 				b.members = append(b.members, m)
+				close(m.sent)
 			}
 		}
 		if len(b.members) == 0 || !r.tasks.BeginCleanup() { // true: each member is in a task
@@ -205,7 +262,7 @@ func (r *batcher) send(b *batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batches--
-	r.flushLocked()
+	r.nextLocked()
 }
 
 // call calls the driver. If the driver panics or returns a wrong number of errors, call

@@ -23,15 +23,9 @@ func Default() *Backoff { return &Backoff{Next: 10 * time.Millisecond, Max: 500 
 // Wait sleeps for a random time between half of Next and Next, and doubles Next. It
 // returns false as soon as ctx ends.
 func (b *Backoff) Wait(ctx context.Context) bool {
-	t := time.NewTimer(b.Next/2 + rand.N(b.Next/2))
-	defer t.Stop()
+	pause := b.Next/2 + rand.N(b.Next/2)
 	b.Next = min(2*b.Next, b.Max)
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return call.Sleep(ctx, pause)
 }
 
 // Do repeats f, each time bounded as by Once, until it succeeds, fails for good or ctx

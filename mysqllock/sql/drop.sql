@@ -5,7 +5,7 @@ CREATE PROCEDURE `interlock_drop`(
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE at INT DEFAULT LOCATE('1', p_slots);
-  DELETE q FROM `interlock_places` q WHERE q.name = p_name AND q.place = p_place;
+  CALL `interlock_remove`(p_name, p_place);
   SET l_shares = l_shares - 1, l_weight = l_weight - p_weight, l_pushed = l_pushed - p_unclaimed;
   WHILE at > 0 DO
     SET l_slots = INSERT(l_slots, at, 1, '0'), at = LOCATE('1', p_slots, at + 1);

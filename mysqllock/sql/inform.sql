@@ -5,15 +5,17 @@ CREATE PROCEDURE `interlock_inform`(
   p_sent BIGINT, p_left BIGINT, INOUT p_wake MEDIUMBLOB)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-  DECLARE at, after BIGINT DEFAULT p_served;
+  DECLARE at BIGINT DEFAULT p_served;
   DECLARE n INT DEFAULT 0;
   DECLARE w_owner VARBINARY(32);
   DECLARE w_process VARBINARY(20);
   DECLARE seen VARBINARY(400) DEFAULT CONCAT(p_process, ',');
   WHILE at IS NOT NULL AND n < 16 DO
-    SET n = n + 1, after = at, at = NULL;
-    SELECT q.place, q.owner, q.process INTO at, w_owner, w_process FROM `interlock_places` q
-    WHERE q.name = p_name AND q.place > after AND q.place < 4611686018427387904 ORDER BY q.place LIMIT 1;
+    SET n = n + 1;
+    SELECT MIN(q.place) INTO at FROM `interlock_places` q
+    WHERE q.name = p_name AND q.place > at AND q.place < 4611686018427387904;
+    SELECT q.owner, q.process INTO w_owner, w_process
+    FROM `interlock_places` q WHERE q.name = p_name AND q.place = at;
     IF at IS NOT NULL AND LOCATE(CONCAT(w_process, ','), seen) = 0 THEN
       SET seen = CONCAT(seen, w_process, ',');
       IF w_owner <> p_self AND w_owner <> p_watcher THEN

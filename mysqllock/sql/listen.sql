@@ -7,17 +7,23 @@ CREATE PROCEDURE `interlock_listen`(
   p_process VARBINARY(20), p_seen MEDIUMBLOB, p_forget BOOL, p_seconds DOUBLE, p_named BOOL)
   MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-  DECLARE slept INT DEFAULT 0;
-  IF p_forget AND p_seen <> '' THEN
+  DECLARE slept, n INT DEFAULT 0;
+  DECLARE ids MEDIUMBLOB;
+  IF p_forget THEN
     START TRANSACTION;
-    WHILE p_seen <> '' DO
-      DELETE e FROM `interlock_events` e WHERE e.process = p_process AND e.id = SUBSTRING_INDEX(p_seen, ',', 1) + 0;
-      SET p_seen = SUBSTRING(p_seen, LENGTH(SUBSTRING_INDEX(p_seen, ',', 1)) + 2);
-    END WHILE;
+    REPEAT -- once, if no DELETE is interrupted: see rule
+      SET ids = p_seen;
+      WHILE ids <> '' DO
+        DELETE FROM `interlock_events` WHERE process = p_process AND id = SUBSTRING_INDEX(ids, ',', 1) + 0;
+        SET ids = SUBSTRING(ids, LENGTH(SUBSTRING_INDEX(ids, ',', 1)) + 2);
+      END WHILE;
+      SELECT COUNT(*) INTO n FROM `interlock_events` e WHERE e.process = p_process AND FIND_IN_SET(e.id, p_seen);
+    UNTIL n = 0 END REPEAT;
     COMMIT AND NO CHAIN NO RELEASE;
+    SET p_seen = '';
   END IF;
-  IF p_seconds > 0 AND NOT EXISTS (
-    SELECT 1 FROM `interlock_events` e WHERE e.process = p_process AND NOT FIND_IN_SET(e.id, p_seen)) THEN
+  SELECT COUNT(*) INTO n FROM `interlock_events` e WHERE e.process = p_process AND NOT FIND_IN_SET(e.id, p_seen);
+  IF p_seconds > 0 AND n = 0 THEN
     IF p_named THEN
       SET slept = IF(GET_LOCK(CONCAT('interlock.', p_process, '.sleep'), p_seconds) = 0, 1, -1);
     ELSE

@@ -1,12 +1,16 @@
 -- rule takes the steps of an operation, as package queuetest has them, with the row of the lock locked, in the
 -- transaction of its caller. Only to create the row it ends that, and begins another.
---   p_op       acquire, renew, keep (a renewal to that end exactly), end, downgrade, break, pass
+--   p_op       acquire, renew, keep (a renewal to that end exactly), end, downgrade, break, pass, live (steps 1 to 3, 5, 6)
 --   p_owner    of a break: '' ends all holders
 --   p_process  the sender; '' if there is none
---   p_flag     of acquire: the attempt enters the queue; of end: later requests of the attempt are refused
+--   p_flag     acquire: the attempt enters the queue; end: later requests of it are refused; pass: the sender leaves
 -- The variables l_ are the row of the lock, s_ the place of the attempt, f_ the holder whose lease ends first, h_ the
 -- first waiter, x_ a share holder, and b_ the holder in the answer to a break. The status of the answer is granted,
 -- waits, refused, held, lost or busy; wake are processes that sleep, each with a comma behind it.
+--
+-- MariaDB ends UPDATE and DELETE of one table, and SELECT INTO with a search, without an error if they are interrupted, by
+-- KILL or a time limit, and the procedure goes on. So a search asks for MIN, other SELECT INTO read by the primary key,
+-- and a row is changed by INSERT with ON DUPLICATE KEY UPDATE, and deleted by remove. A subquery of IF locks what it reads.
 CREATE PROCEDURE `interlock_rule`(
   p_op VARBINARY(10), p_name VARBINARY(1225), p_owner VARBINARY(32), p_process VARBINARY(20), p_ttl BIGINT, p_flag BOOL,
   p_metadata VARBINARY(768), p_weight INT, p_capacity INT, INOUT wake MEDIUMBLOB)
@@ -18,7 +22,7 @@ rule: BEGIN
     s_place, s_ends, s_token, f_place, f_ends, f_since, h_place, h_ttl, x_place, x_after, x_upto, x_ends, x_since,
     b_token, b_ends, b_since BIGINT;
   DECLARE l_shares, l_weight, l_capacity, l_pushed, l_waiters, h_weight, h_capacity, x_weight, x_capacity INT;
-  DECLARE f_weight, f_capacity, b_weight, b_capacity, n, at INT DEFAULT 0;
+  DECLARE f_weight, f_capacity, b_weight, b_capacity, n, looked INT DEFAULT 0;
   DECLARE ask BIGINT DEFAULT 0;
   DECLARE l_owner, l_watcher, l_asked, f_owner, h_owner, x_owner, b_owner, noted VARBINARY(32);
   DECLARE l_process, l_asked_process, f_process, h_process, x_process VARBINARY(20);
@@ -47,8 +51,8 @@ rule: BEGIN
       LEAVE rule;
     END IF;
     INSERT IGNORE INTO `interlock` (name) VALUES (p_name);
-    IF ROW_COUNT() = 1 THEN -- if the name had a row that was deleted, its places mean nothing any more
-      DELETE q FROM `interlock_places` q WHERE q.name = p_name;
+    IF ROW_COUNT() = 1 AND EXISTS (SELECT 1 FROM `interlock_places` q WHERE q.name = p_name) THEN
+      DELETE q FROM `interlock_places` q WHERE q.name = p_name; -- of a row that was deleted by hand
     END IF;
     COMMIT AND NO CHAIN NO RELEASE;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -74,16 +78,13 @@ rule: BEGIN
   IF l_shares > 0 AND l_expires <= t THEN
     SET x_ends = 1, x_after = 0;
     expire: LOOP
-      SET x_place = NULL;
-      SELECT q.place, q.ends, q.process, q.weight, q.slots, q.unclaimed
-      INTO x_place, x_ends, x_process, x_weight, x_slots, x_unclaimed
-      FROM `interlock_places` q WHERE q.name = p_name AND q.ends >= x_ends AND q.ends <= t
-        AND (q.ends > x_ends OR q.place > x_after)
-      ORDER BY q.ends, q.place LIMIT 1;
-      IF x_place IS NULL THEN LEAVE expire; END IF;
-      SET x_after = x_place;
+      CALL `interlock_next`(p_name, x_ends, x_after);
+      IF x_after IS NULL OR x_ends > t THEN LEAVE expire; END IF;
+      SET x_place = x_after;
       CALL `interlock_lock`(p_name, x_place);
       IF x_place IS NULL THEN ITERATE expire; END IF;
+      SELECT q.process, q.weight, q.slots, q.unclaimed INTO x_process, x_weight, x_slots, x_unclaimed
+      FROM `interlock_places` q WHERE q.name = p_name AND q.place = x_place;
       IF x_unclaimed THEN
         SET l_lapsed = TRUE,
           l_suspects = LEFT(CONCAT(x_process, ',', REPLACE(l_suspects, CONCAT(x_process, ','), '')), 4085);
@@ -107,22 +108,21 @@ rule: BEGIN
       SET l_unclaimed = FALSE, l_lapsed = FALSE;
     END IF;
     IF l_pushed > 0 THEN
-      SET x_after = share_base, n = 0;
-      life: LOOP
-        SET x_place = NULL;
-        SELECT q.place INTO x_place FROM `interlock_places` q WHERE q.name = p_name AND q.place > x_after
-          AND q.unclaimed AND q.process = p_process ORDER BY q.place LIMIT 1;
-        IF x_place IS NULL THEN LEAVE life; END IF;
-        SET x_after = x_place;
+      SET x_upto = 9223372036854775807, n = 0;
+      WHILE x_upto IS NOT NULL AND looked < LEAST(l_pushed, 16) DO -- of many, at the last
+        SELECT MAX(w.place) INTO x_upto FROM (SELECT q.place FROM `interlock_places` q WHERE q.name = p_name
+          AND q.place > share_base AND q.place < x_upto AND q.unclaimed ORDER BY q.place DESC LIMIT 1) w;
+        SET looked = looked + 1;
+        SELECT MIN(q.place) INTO x_place FROM `interlock_places` q
+        WHERE q.name = p_name AND q.place = x_upto AND q.process = p_process;
         CALL `interlock_lock`(p_name, x_place);
         IF x_place IS NOT NULL THEN
-          UPDATE `interlock_places` q SET q.unclaimed = FALSE WHERE q.name = p_name AND q.place = x_place;
+          INSERT INTO `interlock_places` (name, place, owner) VALUES (p_name, x_place, '')
+          ON DUPLICATE KEY UPDATE unclaimed = FALSE;
           SET n = n + 1;
         END IF;
-      END LOOP;
-      IF n > 0 THEN
-        SET l_pushed = l_pushed - n, l_lapsed = FALSE;
-      END IF;
+      END WHILE;
+      SET l_pushed = l_pushed - n, l_lapsed = l_lapsed AND n = 0;
     END IF;
     SET l_suspects = REPLACE(l_suspects, CONCAT(p_process, ','), '');
     IF l_asked_process = p_process THEN
@@ -132,8 +132,10 @@ rule: BEGIN
 
   -- 4. The operation.
   IF p_owner <> '' AND NOT l_owner <=> p_owner AND (l_shares > 0 OR l_waiters > 0) THEN
-    SELECT q.place, q.ends, q.slots INTO s_place, s_ends, s_slots
-    FROM `interlock_places` q WHERE q.name = p_name AND q.owner = p_owner AND q.place > 0 LIMIT 1;
+    SELECT MIN(q.place) INTO s_place FROM `interlock_places` q
+    WHERE q.name = p_name AND q.owner = p_owner AND q.place > 0;
+    SELECT q.ends, q.slots, q.unclaimed INTO s_ends, s_slots, x_unclaimed
+    FROM `interlock_places` q WHERE q.name = p_name AND q.place = s_place;
   END IF;
   SET held = l_owner <=> p_owner OR COALESCE(s_place > share_base, FALSE),
     s_waits = COALESCE(s_place < share_base, FALSE);
@@ -152,13 +154,15 @@ rule: BEGIN
       SET s_ends = IF(p_op = 'keep', t + p_ttl, GREATEST(l_expires, t + p_ttl)), l_expires = s_ends;
     ELSE
       SET s_ends = IF(p_op = 'keep', t + p_ttl, GREATEST(s_ends, t + p_ttl)), s_token = s_place - share_base;
-      UPDATE `interlock_places` q SET q.ends = s_ends WHERE q.name = p_name AND q.place = s_place;
+      INSERT INTO `interlock_places` (name, place, owner) VALUES (p_name, s_place, '')
+      ON DUPLICATE KEY UPDATE ends = s_ends, unclaimed = FALSE;
+      SET l_pushed = l_pushed - x_unclaimed;
     END IF;
   ELSEIF p_op = 'end' THEN
     IF l_owner <=> p_owner THEN
       SET l_owner = NULL;
     ELSEIF s_waits THEN
-      DELETE q FROM `interlock_places` q WHERE q.name = p_name AND q.place = s_place;
+      CALL `interlock_remove`(p_name, s_place);
       SET l_waiters = l_waiters - 1;
       IF l_asked = p_owner THEN
         SET l_asked = NULL, l_asked_process = NULL;
@@ -182,23 +186,25 @@ rule: BEGIN
         CALL `interlock_event`(l_process, 'lost', p_name, b_owner, 0, '', t, 0, wake);
       END IF;
     ELSEIF l_shares > 0 THEN
-      SELECT q.owner, q.place - share_base, q.metadata, q.weight, q.capacity, q.slots, q.ends, q.since
-      INTO b_owner, b_token, b_metadata, b_weight, b_capacity, b_slots, b_ends, b_since
-      FROM `interlock_places` q WHERE q.name = p_name AND q.ends > 0 ORDER BY q.ends, q.place LIMIT 1;
+      SET b_ends = 1, x_place = 0;
+      CALL `interlock_next`(p_name, b_ends, x_place);
+      SELECT q.owner, q.place - share_base, q.metadata, q.weight, q.capacity, q.slots, q.since
+      INTO b_owner, b_token, b_metadata, b_weight, b_capacity, b_slots, b_since
+      FROM `interlock_places` q WHERE q.name = p_name AND q.place = x_place;
     END IF;
   END IF;
   IF s_place > share_base AND p_op IN ('end', 'break') OR p_op = 'break' AND p_owner = '' AND l_shares > 0 THEN
     SET x_after = COALESCE(s_place - 1, share_base), x_upto = COALESCE(s_place, 9223372036854775807);
     ends: LOOP
-      SET x_place = NULL;
-      SELECT q.place, q.owner, q.process, q.metadata, q.weight, q.capacity, q.slots, q.ends, q.since, q.unclaimed
-      INTO x_place, x_owner, x_process, x_metadata, x_weight, x_capacity, x_slots, x_ends, x_since, x_unclaimed
-      FROM `interlock_places` q WHERE q.name = p_name AND q.place > x_after AND q.place <= x_upto
-      ORDER BY q.place LIMIT 1;
+      SELECT MIN(q.place) INTO x_place FROM `interlock_places` q
+      WHERE q.name = p_name AND q.place > x_after AND q.place <= x_upto;
       IF x_place IS NULL THEN LEAVE ends; END IF;
       SET x_after = x_place;
       CALL `interlock_lock`(p_name, x_place);
       IF x_place IS NULL THEN ITERATE ends; END IF;
+      SELECT q.owner, q.process, q.metadata, q.weight, q.capacity, q.slots, q.ends, q.since, q.unclaimed
+      INTO x_owner, x_process, x_metadata, x_weight, x_capacity, x_slots, x_ends, x_since, x_unclaimed
+      FROM `interlock_places` q WHERE q.name = p_name AND q.place = x_place;
       CALL `interlock_drop`(p_name, x_place, x_weight, x_slots, x_unclaimed, l_shares, l_weight, l_slots, l_pushed);
       IF p_op = 'break' THEN
         IF n = 0 THEN
@@ -222,10 +228,11 @@ rule: BEGIN
   admit: LOOP
     SET h_place = NULL, h_self = FALSE, h_dead = FALSE;
     IF l_waiters > 0 THEN
-      SELECT q.place, q.owner, q.process, q.metadata, q.weight, q.capacity, q.ttl
-      INTO h_place, h_owner, h_process, h_metadata, h_weight, h_capacity, h_ttl
-      FROM `interlock_places` q WHERE q.name = p_name AND q.place > l_served AND q.place < share_base
-      ORDER BY q.place LIMIT 1;
+      SELECT MIN(q.place) INTO h_place FROM `interlock_places` q
+      WHERE q.name = p_name AND q.place > l_served AND q.place < share_base;
+      SELECT q.owner, q.process, q.metadata, q.weight, q.capacity, q.ttl
+      INTO h_owner, h_process, h_metadata, h_weight, h_capacity, h_ttl
+      FROM `interlock_places` q WHERE q.name = p_name AND q.place = h_place;
     END IF;
     IF h_place IS NULL THEN
       SET l_waiters = 0; -- if it was not, rows were deleted by hand
@@ -242,8 +249,8 @@ rule: BEGIN
         LEAVE admit;
       END IF;
     ELSE
-      IF n = 500 THEN
-        SET more = TRUE;
+      IF n = 500 OR l_pushed >= 500 THEN -- more could not be claimed in time; each claim goes on here
+        SET more = n = 500;
         LEAVE admit;
       END IF;
       IF LOCATE(CONCAT(h_process, ','), l_suspects) > 0 OR LEFT(h_process, 1) = 'l'
@@ -257,7 +264,7 @@ rule: BEGIN
           LEAVE admit;
         END IF;
       END IF;
-      DELETE q FROM `interlock_places` q WHERE q.name = p_name AND q.place = h_place;
+      CALL `interlock_remove`(p_name, h_place);
       SET l_waiters = l_waiters - 1, l_served = h_place, n = n + 1;
       IF l_asked <=> h_owner THEN
         SET l_asked = NULL, l_asked_process = NULL;
@@ -277,12 +284,7 @@ rule: BEGIN
         pass = LEAST(COALESCE(pass, lease), lease);
     END IF;
     IF h_capacity > 0 THEN
-      SET l_slots = RPAD(l_slots, GREATEST(LENGTH(l_slots), h_capacity), '0'), slots = REPEAT('0', h_capacity),
-        at = 0, x_weight = h_weight;
-      WHILE x_weight > 0 DO
-        SET at = LOCATE('0', l_slots, at + 1);
-        SET l_slots = INSERT(l_slots, at, 1, '1'), slots = INSERT(slots, at, 1, '1'), x_weight = x_weight - 1;
-      END WHILE;
+      CALL `interlock_take`(h_capacity, h_weight, l_slots, slots);
     END IF;
     SET s_asks = p_op = 'acquire' AND h_owner = p_owner;
     IF h_weight = 0 THEN
@@ -317,9 +319,11 @@ rule: BEGIN
     SET f_owner = l_owner, f_process = l_process, f_place = share_base + l_token, f_metadata = l_metadata,
       f_since = l_since, f_unclaimed = l_unclaimed;
   ELSEIF l_shares > 0 THEN
-    SELECT q.owner, q.process, q.place, q.metadata, q.weight, q.capacity, q.slots, q.since, q.unclaimed, q.ends
-    INTO f_owner, f_process, f_place, f_metadata, f_weight, f_capacity, f_slots, f_since, f_unclaimed, f_ends
-    FROM `interlock_places` q WHERE q.name = p_name AND q.ends > 0 ORDER BY q.ends, q.place LIMIT 1;
+    SET f_ends = 1, f_place = 0;
+    CALL `interlock_next`(p_name, f_ends, f_place);
+    SELECT q.owner, q.process, q.metadata, q.weight, q.capacity, q.slots, q.since, q.unclaimed
+    INTO f_owner, f_process, f_metadata, f_weight, f_capacity, f_slots, f_since, f_unclaimed
+    FROM `interlock_places` q WHERE q.name = p_name AND q.place = f_place;
     IF f_owner IS NULL THEN -- rows were deleted by hand
       SET l_shares = 0, l_weight = 0, l_slots = '', l_pushed = 0, l_expires = t;
     ELSE
@@ -334,10 +338,11 @@ rule: BEGIN
     IF NOT f_unclaimed OR noted IS NOT NULL THEN
       SET x_owner = h_owner, x_process = h_process;
       IF h_process = f_process THEN
-        SELECT w.owner, w.process INTO x_owner, x_process
-        FROM (SELECT q.place, q.owner, q.process FROM `interlock_places` q
+        SELECT MIN(w.place) INTO x_place FROM (SELECT q.place, q.process FROM `interlock_places` q
           WHERE q.name = p_name AND q.place > l_served AND q.place < share_base ORDER BY q.place LIMIT 16) w
-        WHERE w.process <> f_process ORDER BY w.place LIMIT 1;
+        WHERE w.process <> f_process;
+        SELECT q.owner, q.process INTO x_owner, x_process
+        FROM `interlock_places` q WHERE q.name = p_name AND q.place = x_place;
       END IF;
       SET l_watcher = IF(f_unclaimed, NULL, x_owner),
         changed = f_unclaimed OR NOT x_owner <=> noted OR l_expires < noted_end - inform_slack;
@@ -345,7 +350,7 @@ rule: BEGIN
         CALL `interlock_event`(x_process, 'ends', p_name, x_owner, 0, '', t, l_expires - t, wake);
       END IF;
     END IF;
-    IF pass IS NOT NULL AND l_informed + inform_every <= t OR p_op = 'pass' AND f_unclaimed THEN
+    IF pass IS NOT NULL AND l_informed + inform_every <= t OR p_op = 'pass' AND p_flag AND f_unclaimed THEN
       SET l_informed = t;
       CALL `interlock_inform`(p_name, l_served, f_process, IF(p_op = 'acquire', p_owner, ''),
         IF(changed, x_owner, ''), t, l_expires - t, wake);
@@ -367,17 +372,16 @@ rule: BEGIN
     IF l_owner IS NOT NULL AND l_unclaimed THEN
       SET pass = l_expires - t;
     ELSEIF l_pushed > 0 THEN
-      SET pass = (SELECT GREATEST(MIN(q.ends) - t, 1) FROM `interlock_places` q
-        WHERE q.name = p_name AND q.place > share_base AND q.unclaimed);
+      SELECT GREATEST(MIN(q.ends) - t, 1) INTO pass FROM `interlock_places` q
+      WHERE q.name = p_name AND q.place > share_base AND q.unclaimed;
     END IF;
   END IF;
-  UPDATE `interlock` l
-  SET l.token = l_token, l.owner = l_owner, l.process = l_process, l.metadata = l_metadata, l.since = l_since,
-    l.unclaimed = l_unclaimed, l.expires = l_expires, l.shares = l_shares, l.weight = l_weight, l.capacity = l_capacity,
-    l.slots = l_slots, l.pushed = l_pushed, l.waiters = l_waiters, l.last = l_last, l.served = l_served,
-    l.watcher = l_watcher, l.suspects = l_suspects, l.lapsed = l_lapsed, l.informed = l_informed, l.asked = l_asked,
-    l.asked_process = l_asked_process, l.asked_at = l_asked_at, l.ended = l_ended
-  WHERE l.name = p_name;
+  INSERT INTO `interlock` (name) VALUES (p_name) ON DUPLICATE KEY UPDATE
+    token = l_token, owner = l_owner, process = l_process, metadata = l_metadata, since = l_since,
+    unclaimed = l_unclaimed, expires = l_expires, shares = l_shares, weight = l_weight, capacity = l_capacity,
+    slots = l_slots, pushed = l_pushed, waiters = l_waiters, last = l_last, served = l_served, watcher = l_watcher,
+    suspects = l_suspects, lapsed = l_lapsed, informed = l_informed, asked = l_asked,
+    asked_process = l_asked_process, asked_at = l_asked_at, ended = l_ended;
   SET pass = IF(more, -1, COALESCE(pass, 0));
   IF p_op = 'break' THEN
     SELECT IF(held, 'held', 'lost') AS status, t AS clock, pass, b_owner AS owner, b_token AS token,

@@ -6,7 +6,7 @@
 -- sender its process
 -- meta, lease, wt, cp    metadata, TTL, weight and capacity of an acquire
 -- owners, leases, exactly    attempts that are renewed, for how long, and whether also if that is sooner
--- flag   acquire: it enters the queue; end: late requests are refused
+-- flag   acquire: it enters the queue; end: late requests are refused; pass: the sender leaves
 -- hash   acquire: proof of the attempt, the hash of its secret
 -- secret end: the secret, by which the next holder trusts the notification of its grant
 -- waits  whether to wait for the row if another transaction has locked it
@@ -85,7 +85,10 @@ BEGIN
 	IF op NOT IN ('break', 'pass') THEN
 		IF l.unclaimed AND l.process = sender THEN l.unclaimed := false; l.lapsed := false; END IF;
 		IF l.pushed > 0 THEN
-			UPDATE interlock_places p SET unclaimed = false WHERE p.process = sender AND p.unclaimed AND p.name IS NOT DISTINCT FROM n;
+			-- At most 100: of thousands each operation of the process has its part, and a renewal claims what it renews.
+			UPDATE interlock_places p SET unclaimed = false WHERE p.owner IN (
+				SELECT u.owner FROM interlock_places u WHERE u.process = sender AND u.unclaimed AND u.name IS NOT DISTINCT FROM n LIMIT 100
+			);
 			GET DIAGNOSTICS removed = ROW_COUNT;
 			IF removed > 0 THEN l.pushed := l.pushed - removed; l.lapsed := false; END IF;
 		END IF;
@@ -112,8 +115,14 @@ BEGIN
 			a.renewed := ARRAY[l.owner];
 		END IF;
 	ELSIF op = 'renew' THEN
+		IF l.pushed > 0 THEN
+			SELECT count(*) INTO removed FROM interlock_places p WHERE p.owner = ANY (owners) AND p.unclaimed AND p.kind = 'h' AND p.expires > clock
+				AND p.name IS NOT DISTINCT FROM n;
+			l.pushed := l.pushed - removed;
+		END IF;
 		FOR i IN 1..cardinality(owners) LOOP
-			UPDATE interlock_places p SET expires = CASE WHEN exactly[i] THEN clock + leases[i] ELSE greatest(p.expires, clock + leases[i]) END
+			UPDATE interlock_places p SET unclaimed = false,
+				expires = CASE WHEN exactly[i] THEN clock + leases[i] ELSE greatest(p.expires, clock + leases[i]) END
 				WHERE p.owner = owners[i] AND p.kind = 'h' AND p.expires > clock AND p.name IS NOT DISTINCT FROM n;
 			IF FOUND THEN a.renewed := a.renewed || owners[i]; END IF;
 		END LOOP;
@@ -180,6 +189,7 @@ BEGIN
 	LOOP
 		EXIT WHEN l.owner IS NOT NULL AND l.suspects = '{}' AND l.asked IS NULL; -- none fits, and none is to be removed
 		IF handled = 500 THEN more := true; EXIT; END IF; -- others are not to wait long for the row
+		EXIT WHEN l.pushed >= 500 AND l.waiters > 0; -- more could not be claimed in time; each claim goes on here
 		handled := handled + 1;
 		w := NULL;
 		IF l.waiters > 0 THEN
@@ -274,7 +284,7 @@ BEGIN
 			changed := w.unclaimed OR nearest IS DISTINCT FROM noted OR l.expires < before.expires - 20000;
 			IF NOT w.unclaimed THEN l.watcher := nearest; END IF;
 		END IF;
-		informs := a.pass > 0 AND NOT clock BETWEEN l.informed AND l.informed + 999999 OR op = 'pass' AND w.unclaimed;
+		informs := a.pass > 0 AND NOT clock BETWEEN l.informed AND l.informed + 999999 OR op = 'pass' AND flag AND w.unclaimed;
 		IF informs THEN l.informed := clock; END IF;
 		IF changed OR informs THEN
 			seen := ARRAY[w.process];

@@ -1,7 +1,7 @@
--- PASS -> {1, us, in how long the shortest grant that is not claimed ends in ms, 0 if there is none, negative to PASS again at once}
+-- PASS: ARGV 2 '1' if the process leaves -> {1, us, in how long the shortest grant that is not claimed ends in ms, 0 if there is none, negative to PASS again at once}
 despite_memory()
 begin()
-complete(true)
+complete(ARGV[2] == '1')
 if more then return {1, us, -1} end
 if not next(unclaimed) then return {1, us, 0} end
 if kind == 'x' then return {1, us, is_unclaimed(value) and math.max(left_of(finish), 1) or 0} end

@@ -191,14 +191,14 @@ local function admit(self, waits)
 end
 
 -- inform decides which waiters are to know the end of the first lease.
-local function inform(self, passes)
+local function inform(self, leaves)
   local now = next_waiter()
   if not now then return end
   local record, at = first()
   local pushed = is_unclaimed(record)
   local changed = noted
   if not pushed then changed = now ~= noted or at < noted_end - INFORM_SLACK end
-  local all = shortest and (not informed or informed + INFORM_EVERY <= us) or passes and pushed
+  local all = shortest and (not informed or informed + INFORM_EVERY <= us) or leaves and pushed
   if not changed and not all then return end
   if all then informed = us end
   local _, addr = parse_owner(record)
@@ -259,9 +259,9 @@ local function send()
 end
 
 -- complete is the end of an operation that is no ACQUIRE.
-local function complete(passes)
+local function complete(leaves)
   admit()
-  inform(nil, passes)
+  inform(nil, leaves)
   save()
   send()
 end

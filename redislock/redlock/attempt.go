@@ -3,13 +3,11 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/redislock/internal/quorum"
 )
@@ -63,10 +61,10 @@ func (s *service) known(owner string) *attempt {
 	return s.attempts[owner]
 }
 
-func (s *service) forget(a *attempt) {
+func (s *service) forget(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.attempts, a.req.Owner)
+	delete(s.attempts, owner)
 }
 
 // enter waits until the earlier request of the attempt to a node has an answer. It returns false if ctx ends before.
@@ -210,6 +208,19 @@ func (a *attempt) undoAt(ctx context.Context, i int) {
 	v.granted, v.dirty, v.spoiled = r.Err != nil, v.dirty || lost, v.spoiled || lost
 }
 
+// isSpoiled reports whether so many nodes may still execute a release of the attempt that it can get no quorum any more.
+func (a *attempt) isSpoiled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, v := range a.votes {
+		if v.spoiled {
+			n++
+		}
+	}
+	return !a.holds && n > len(a.votes)-a.s.need
+}
+
 // mayRemain reports whether something of the attempt may be at a node.
 func (a *attempt) mayRemain() bool {
 	a.mu.Lock()
@@ -260,8 +271,8 @@ func (a *attempt) end() {
 	a.round, a.holds = 0, false
 }
 
-// endAt ends the attempt at one node, and repeats that in the background if it fails. late: the node must refuse what
-// arrives later.
+// endAt ends the attempt at one node, or leaves that to the node's leftovers if it fails. late: the node must refuse
+// what arrives later.
 func (a *attempt) endAt(ctx context.Context, i int, late bool) quorum.Ended {
 	v := &a.votes[i]
 	within, cancel := context.WithTimeout(ctx, a.s.nodeTimeout(max(a.req.TTL, time.Second)))
@@ -281,7 +292,7 @@ func (a *attempt) endAt(ctx context.Context, i int, late bool) quorum.Ended {
 	r := a.s.nodes[i].End(ctx, queue.End{Request: a.req, Late: late})
 	a.s.nodes[i].report(r.Err, sent)
 	if r.Err != nil {
-		a.s.life.Go(func() { a.cleanUp(i) })
+		a.s.nodes[i].endLater(a.req)
 		return r
 	}
 	a.mu.Lock()
@@ -290,26 +301,11 @@ func (a *attempt) endAt(ctx context.Context, i int, late bool) quorum.Ended {
 	return r
 }
 
-// cleanUp ends the attempt at a node, until that is acknowledged or a grant would have expired.
-func (a *attempt) cleanUp(i int) {
-	life, end := a.s.life.Context(), time.Now().Add(a.req.TTL+time.Second)
-	for backoff := 10 * time.Millisecond; time.Now().Before(end) && life.Err() == nil; backoff = min(2*backoff, 500*time.Millisecond) {
-		call.Sleep(life, backoff/2+rand.N(backoff/2))
-		ctx, cancel := context.WithTimeout(life, a.s.opt.nodeTimeout)
-		r := a.s.nodes[i].End(ctx, queue.End{Request: a.req, Late: true})
-		cancel()
-		if r.Err == nil {
-			break
-		}
-	}
-	a.s.forget(a)
-}
-
 // endEverywhere ends, in the background, an attempt that its caller does not end.
 func (a *attempt) endEverywhere() {
 	a.end()
 	if !a.mayRemain() {
-		a.s.forget(a)
+		a.s.forget(a.req.Owner)
 		return
 	}
 	a.s.life.Go(func() { a.s.end(a.s.life.Context(), queue.End{Request: a.req}) })

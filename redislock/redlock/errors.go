@@ -16,6 +16,7 @@ var (
 	errOut         = errors.New("not asked, because other requests have no answer")
 	errEnded       = errors.New("not asked: the attempt has ended")
 	errUnconfirmed = errors.New("not counted: a release of the attempt had no answer, and may still be executed")
+	errSpoiled     = errors.New("the attempt has ended: releases of it had no answer at so many nodes that no quorum can grant the key")
 	errClock       = errors.New("no vote: its clock differs from those of the other nodes; synchronize the clocks")
 	errQuarantined = errors.New("no vote: the node restarted without its data, or its clock was stepped")
 	errOtherSet    = fmt.Errorf("%w set of nodes: the node belongs to another set; give all clients the same hosts, or the same set parameter; "+

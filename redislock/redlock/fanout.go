@@ -35,9 +35,9 @@ func answered[T any](all []reply[T]) (n int) {
 	return n
 }
 
-// each calls f for every node at the same time. It returns when enough returns true, which it asks after each answer, when all nodes have answered,
-// after nodeTimeout if a quorum has answered, after quorumTimeout, or when ctx ends, with its error. Calls of f that have
-// not returned continue until their own context ends, after quorumTimeout.
+// each calls f for every node at the same time. It returns when enough returns true, which it asks after each answer,
+// when all nodes have answered, after nodeTimeout if a quorum has answered, after quorumTimeout, or when ctx ends, with
+// its error. Calls of f that have not returned continue until their own context ends, after quorumTimeout.
 func each[T any](
 	ctx context.Context, s *service, ttl time.Duration, f func(context.Context, int) (T, error), enough func([]reply[T]) bool,
 ) ([]reply[T], error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 	"github.com/interlock-go/lock/redislock/internal/redistest"
 )
 
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // Helpers that the tests of redislock share.
 var (
 	missing    = redistest.Missing
-	freePort   = locktest.FreePort
+	freePort   = clienttest.FreePort
 	start      = redistest.Start
 	eventually = redistest.Eventually
 	must       = redistest.Must

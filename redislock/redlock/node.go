@@ -20,6 +20,8 @@ type node struct {
 	suspected atomic.Bool   // its clock differs
 	probes    chan struct{} // requests to acquire while it does not vote, so that they do not pile up
 
+	leftovers leftovers
+
 	mu       sync.Mutex // guards the quarantine
 	counting bool
 	id       int64         // of the quarantine that this process has seen last

@@ -88,7 +88,7 @@ func open(ctx context.Context, clients []*redis.Client, o options) (*Backend, er
 	s.events = r.Backend
 	var addrs []string
 	for _, c := range clients {
-		n := &node{s: s, name: c.Options().Addr, probes: make(chan struct{}, maxProbes)}
+		n := &node{s: s, name: c.Options().Addr, probes: make(chan struct{}, maxProbes), leftovers: leftovers{owners: map[string]bool{}}}
 		n.Node = quorum.NewNode(c, o.Options, n)
 		s.nodes, addrs = append(s.nodes, n), append(addrs, n.name)
 	}

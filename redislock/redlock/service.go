@@ -58,6 +58,9 @@ func (s *service) Acquire(ctx context.Context, at queue.Attempt) (queue.Answer, 
 		a.undo(ctx)
 		end = ctx.Err()
 	}
+	if a.isSpoiled() {
+		return queue.Answer{}, queue.Final(backend.Uncertain(errSpoiled))
+	}
 	votes := len(t.mine) + t.theirs
 	if end == nil && t.theirs > 0 && votes >= s.need {
 		if t.rivalVotes >= s.need {
@@ -171,11 +174,11 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 	}
 	switch {
 	case denied > others:
-		s.forget(a)
+		s.forget(a.req.Owner)
 		return queue.Ended{}
 	case held+denied > others:
 		s.keys.released(e.Key, e.Owner, waiting)
-		s.forget(a)
+		s.forget(a.req.Owner)
 		return queue.Ended{Held: true}
 	}
 	err := failed(s, "acknowledged the end of the attempt", held+denied, all)
@@ -186,7 +189,7 @@ func (s *service) end(ctx context.Context, e queue.End) queue.Ended {
 }
 
 // Pass implements queue.Service: there are no provisional grants.
-func (*service) Pass(context.Context, string) (queue.Passed, error) { return queue.Passed{}, nil }
+func (*service) Pass(context.Context, string, bool) (queue.Passed, error) { return queue.Passed{}, nil }
 
 // Close implements queue.Service.
 func (s *service) Close(ctx context.Context) error {

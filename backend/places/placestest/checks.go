@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -96,7 +95,7 @@ func (c *checker) enter(share backend.Share) places.Place {
 
 func (c *checker) queue(last int) places.Queue {
 	c.Helper()
-	q, err := c.q.Read(c.Context(), c.key, math.MaxInt64, last)
+	q, err := c.q.Read(c.Context(), c.key, places.All, last)
 	if err != nil {
 		c.Fatalf("Read: %v", err)
 	}

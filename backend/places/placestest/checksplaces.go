@@ -21,14 +21,18 @@ func (c *checker) read() {
 	}
 	q := c.queue(0)
 	for i, p := range q.Places {
-		if p.ID != all[i].ID || p.Order != all[i].Order || p.Version != all[i].Version || p.Contender != all[i].Contender || p.Foreign {
+		read := p.Contender == all[i].Contender && p.Token == all[i].Token
+		if i > 0 && p.Token == 0 { // only its name was read
+			read = p.Owner == all[i].Owner && p.Share == all[i].Share
+		}
+		if p.ID != all[i].ID || p.Order != all[i].Order || p.Version != all[i].Version || !read || p.Foreign {
 			c.Errorf("place %d: want %+v, got %+v", i, all[i], p)
 		}
 	}
 	if len(q.Places) != 5 || q.More {
 		c.Errorf("want 5 places, got %+v", q)
 	}
-	if q := c.queue(2); len(q.Places) != 2 || !q.More || q.Places[0].ID != all[3].ID {
+	if q := c.queue(2); q.More != (len(q.Places) < 5) || len(q.Places) < 2 || q.Places[len(q.Places)-2].ID != all[3].ID {
 		c.Errorf("the last two: got %+v", q)
 	}
 	q, err := c.p.Read(c.Context(), c.key, all[2].Order, 0)
@@ -70,18 +74,23 @@ func (c *checker) await(what string, e *events, id string, change places.Change)
 func (c *checker) watch() {
 	a, b := c.enter(backend.Share{}), c.enter(backend.Share{})
 	var one, every events
-	for id, e := range map[string]*events{a.ID: &one, "": &every} {
-		stop, err := c.q.Watch(c.Context(), c.key, id, e.add)
+	watch := func(p places.Place, e *events) {
+		c.Helper()
+		stop, _, err := c.q.Watch(c.Context(), c.key, p, e.add)
 		if err != nil {
 			c.Fatalf("Watch: %v", err)
 		}
-		defer stop()
+		c.Cleanup(stop)
 	}
-	a.Share = backend.Reader
-	if done, err := c.p.Update(c.Context(), []places.Place{a}); !done || err != nil {
+	watch(a, &one)
+	watch(places.Place{}, &every)
+	all := []places.Place{a}
+	all[0].Share = backend.Reader
+	if done, err := c.p.Update(c.Context(), all); !done || err != nil {
 		c.Fatalf("Update: %v, %v", done, err)
 	}
 	c.await("an update", &one, a.ID, places.Updated)
+	watch(all[0], &one) // the first watch may have been interrupted by the update
 	c.removed(removal(c.key, b))
 	c.await("the end of another place", &every, b.ID, places.Ended)
 	c.removed(removal(c.key, a))
@@ -130,21 +139,30 @@ func (c *checker) update() {
 	if q := c.queue(0); len(q.Places[1].Slots) != 0 {
 		c.Errorf("after updates that were refused: %+v", q)
 	}
-	if done, err := c.q.Update(c.Context(), []places.Place{w, a, b}); !done || err != nil {
-		c.Fatalf("want it done, got %v, %v", done, err)
+	updated := func(all ...places.Place) places.Queue {
+		c.Helper()
+		if done, err := c.q.Update(c.Context(), all); !done || err != nil {
+			c.Fatalf("want it done, got %v, %v", done, err)
+		}
+		q := c.queue(0)
+		for i := range all {
+			if all[i].Version != q.Places[i].Version {
+				c.Errorf("the version of place %d after an update: got %d, it is %d", i, all[i].Version, q.Places[i].Version)
+			}
+		}
+		return q
 	}
-	q := c.queue(0)
-	if p := q.Places[0]; p.Share != backend.Reader || p.Order != w.Order || p.Version == w.Version || p.Metadata != w.Metadata {
+	if p := updated(w).Places[0]; p.Share != backend.Reader || p.Order != w.Order || p.Version == w.Version || p.Metadata != w.Metadata {
 		c.Errorf("after an update: %+v", p)
 	}
-	if !slices.Equal(q.Places[1].Slots, a.Slots) || !slices.Equal(q.Places[2].Slots, b.Slots) {
+	c.removed(removal(c.key, w))
+	if q := updated(a, b); !slices.Equal(q.Places[0].Slots, a.Slots) || !slices.Equal(q.Places[1].Slots, b.Slots) {
 		c.Errorf("slots after an update: %+v", q)
 	}
 	changes, err := c.q.Check(c.Context(), []places.Place{a})
 	if err != nil || changes[0] != places.Updated {
 		c.Errorf("Check of the old version: %v, %v", changes, err)
 	}
-	c.removed(removal(c.key, w))
 	if done, err := c.q.Update(c.Context(), []places.Place{w}); done || err != nil {
 		c.Errorf("of a place that has ended: %v, %v", done, err)
 	}
@@ -166,8 +184,8 @@ func (c *checker) late() {
 
 func (c *checker) remove() {
 	a, b := c.enter(backend.Reader), c.enter(backend.Reader)
-	if got := c.removed(removal(c.key, a), removal(c.key, b), removal(c.key, a)); !got[0] || !got[1] {
-		c.Errorf("want both removed, got %v", got)
+	if got := c.removed(removal(c.key, a), removal(c.key, b), removal(c.key, a)); got[0] == got[2] || !got[1] {
+		c.Errorf("want both removed once, got %v", got)
 	}
 	if got := c.removed(removal(c.key, a)); got[0] {
 		c.Errorf("again: %v", got)
@@ -209,7 +227,7 @@ func (c *checker) session() {
 	if err := c.sp.Renew(c.Context(), 0); err != nil {
 		c.Errorf("Renew: %v", err)
 	}
-	if sent, ttl := c.sp.Trust(); sent.Before(begun) || ttl < checkTTL {
+	if sent, ttl := c.sp.Trust(); sent.Before(begun.Add(-checkTTL/8)) || ttl < checkTTL {
 		c.Errorf("after a renewal at %v: trust from %v for %v", begun, sent, ttl)
 	}
 	if err := c.sp.Close(c.Context()); err != nil {

@@ -161,7 +161,7 @@ func (c *Client) Put(ctx context.Context, p places.Put) (places.Answer, error) {
 		if ended || refused {
 			return
 		}
-		q := c.server.read(p.Key, math.MaxInt64, 0)
+		q := c.server.read(p.Key, places.All, 0)
 		if p.Mode == places.Try && !q.Fits(p.Share) && q.Index(session.id+"/"+p.Key+"/"+p.Owner) < 0 {
 			a.Queue = q
 			return
@@ -197,10 +197,11 @@ func (c *Client) Put(ctx context.Context, p places.Put) (places.Answer, error) {
 
 // record writes the slots of places. s.mu is held.
 func (s *Server) record(all []places.Place) {
-	for _, u := range all {
+	for i, u := range all {
 		p, key := s.find(u.ID)
 		s.revision++
 		p.Share, p.Slots, p.Version = u.Share, u.Slots, s.revision
+		all[i].Version = s.revision
 		s.notify(key, p.ID, places.Updated)
 	}
 }
@@ -215,10 +216,20 @@ func (c *Client) Read(ctx context.Context, key string, upTo uint64, last int) (p
 }
 
 // Watch implements places.Service.
-func (c *Client) Watch(ctx context.Context, key, id string, changed func(string, places.Change)) (func(), error) {
-	w := &watch{key, id, changed}
-	if err := c.call(ctx, "Watch", func() { c.server.watches[w] = struct{}{} }); err != nil {
-		return nil, err
+func (c *Client) Watch(
+	ctx context.Context, key string, p places.Place, changed func(string, places.Change),
+) (stop func(), checked bool, err error) {
+	w, change := &watch{key, p.ID, changed}, places.Unchanged
+	if err := c.call(ctx, "Watch", func() {
+		c.server.watches[w] = struct{}{}
+		if c.server.WatchChecks && p.ID != "" {
+			change = c.server.compare(&p)
+		}
+	}); err != nil {
+		return nil, false, err
+	}
+	if change != places.Unchanged {
+		changed(p.ID, change)
 	}
 	return func() {
 		go func() { // the caller may have a lock
@@ -226,7 +237,7 @@ func (c *Client) Watch(ctx context.Context, key, id string, changed func(string,
 			defer c.server.mu.Unlock()
 			delete(c.server.watches, w)
 		}()
-	}, nil
+	}, c.server.WatchChecks, nil
 }
 
 // Check implements places.Service.

@@ -13,6 +13,8 @@ import (
 type Server struct {
 	// Jitter is by how much later than others a reply may arrive.
 	Jitter time.Duration
+	// WatchChecks: the request to watch a place also compares it with its version.
+	WatchChecks bool
 
 	mu       sync.Mutex // guards everything
 	revision uint64

@@ -30,6 +30,7 @@ func Test(t *testing.T, h Harness) {
 		{"clock", (*checker).clock},
 		{"exclusion", (*checker).exclusion},
 		{"order", (*checker).order},
+		{"crowd", (*checker).crowd},
 		{"dead waiters", (*checker).deadWaiters},
 		{"connection", (*checker).connection},
 	} {
@@ -177,7 +178,7 @@ func (c *checker) contexts() {
 	cancel()
 	req := c.request(c.prefix)
 	_, acquireErr := c.p.Acquire(ctx, queue.Attempt{Request: req})
-	_, passErr := c.p.Pass(ctx, req.Key)
+	_, passErr := c.p.Pass(ctx, req.Key, false)
 	errs := []error{acquireErr, passErr}
 	hold := queue.Hold{Key: req.Key, Owner: req.Owner, TTL: time.Minute}
 	for _, r := range c.p.Renew(ctx, []queue.Hold{hold, hold}) {

@@ -68,6 +68,58 @@ func (c *checker) order() {
 	}
 }
 
+// Readers of one process that are granted the key at once are renewed by one call, and ended by one, while a writer waits.
+// An attempt in them that holds nothing does not concern the others.
+func (c *checker) crowd() {
+	const n, missing = 100, 37
+	events := c.listen(c.prefix)
+	first, writer := c.request(c.prefix), c.request(c.prefix)
+	c.acquire(c.q, first, queue.NoQueue)
+	var holds []queue.Hold
+	var ends []queue.End
+	for i := range n {
+		req := c.request(c.prefix)
+		req.Share = backend.Reader
+		if i != missing {
+			c.acquire(c.p, req, queue.Join)
+		}
+		holds = append(holds, queue.Hold{Key: req.Key, Owner: req.Owner, Share: req.Share, TTL: time.Hour})
+		ends = append(ends, queue.End{Request: req})
+	}
+	c.acquire(c.q, writer, queue.Join)
+	pass := c.end(c.q, queue.Release, first).Pass
+	for i := 0; pass < 0 && i < n; i++ {
+		passed, err := c.q.Pass(c.Context(), c.prefix, false)
+		if err != nil {
+			c.Fatalf("Pass: %v", err)
+		}
+		pass = passed.Pass
+	}
+	for i, r := range c.p.Renew(c.Context(), holds) {
+		if held := i != missing; held && r.Err != nil || !held && !errors.Is(r.Err, backend.ErrLost) {
+			c.Fatalf("Renew of reader %d: %v; it holds the key: %v", i, r.Err, held)
+		}
+	}
+	a := c.acquire(c.q, writer, queue.Expect)
+	if low := time.Hour - time.Minute; a.Granted || a.Left < low || a.Left > time.Hour+c.h.Rounding {
+		c.Fatalf("behind %d readers: got %+v, want that the first lease ends in %v", n-1, a, time.Hour)
+	}
+	if passed, err := c.q.Pass(c.Context(), c.prefix, false); err != nil || passed.Pass != 0 {
+		c.Errorf("Pass: got %+v, %v, want that all readers have claimed the key", passed, err)
+	}
+	for i, e := range c.p.End(c.Context(), ends) {
+		if held := i != missing; e.Err != nil || e.Held != held {
+			c.Fatalf("Release of reader %d: %+v; it holds the key: %v", i, e, held)
+		}
+	}
+	if events {
+		c.waitGranted(c.q, writer.Owner)
+	}
+	if a := c.acquire(c.q, writer, queue.Expect); !a.Granted {
+		c.Errorf("got %+v, want that the writer holds the key", a)
+	}
+}
+
 // Many waiters of a dead process delay the one behind them by one provisional grant, however many requests it takes to
 // remove them.
 func (c *checker) deadWaiters() {
@@ -87,7 +139,7 @@ func (c *checker) deadWaiters() {
 	}
 	time.Sleep(310 * time.Millisecond)
 	for i := 0; ; i++ {
-		passed, err := c.q.Pass(c.Context(), c.prefix)
+		passed, err := c.q.Pass(c.Context(), c.prefix, false)
 		if err != nil {
 			c.Fatalf("Pass: %v", err)
 		}

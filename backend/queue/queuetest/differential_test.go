@@ -2,7 +2,10 @@ package queuetest
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,4 +130,38 @@ func TestDifferentialFinds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// failing is a Service whose requests Pass fail after an answer for the key.
+type failing struct {
+	*Service
+	answered sync.Map // keys
+}
+
+func (f *failing) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
+	r, err := f.Service.Acquire(ctx, a)
+	if r.Now > 0 {
+		f.answered.Store(a.Key, true)
+	}
+	return r, err
+}
+
+func (f *failing) Pass(ctx context.Context, key string, leaves bool) (queue.Passed, error) {
+	if _, ok := f.answered.Load(key); ok {
+		return queue.Passed{}, errors.New("no connection")
+	}
+	return f.Service.Pass(ctx, key, leaves)
+}
+
+// The Differential shows the error of a Service.
+func TestDifferentialShowsErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := inMemory(func(s *Service, events queue.Events) (queue.Service, queue.Events) {
+			return &failing{Service: s}, events
+		})
+		failed, _ := newDiffer(t, h, rand.Uint64()).runAll(0, 500)
+		if failed == nil || !strings.Contains(failed.failure, "no connection") {
+			t.Errorf("want the error, got %+v", failed)
+		}
+	})
 }

@@ -62,14 +62,17 @@ import (
 //     InformSlack;
 //     - the next waiter, if FIRST is unclaimed and step 2 noted a watcher;
 //     - if step 5 has pushed a grant, and informed is never or informed+InformEvery <= now, or if the operation is a Pass
-//     and FIRST is unclaimed: of each process other than that of FIRST, the earliest waiter among the first Informed.
-//     Set informed to now.
+//     of a process that leaves and FIRST is unclaimed: of each process other than that of FIRST, the earliest waiter
+//     among the first Informed. Set informed to now.
 //
 // To grant the key: the token is the greater of last+1 and now in microseconds, and becomes last. The slots are those
 // of backend.Share.FreeSlots. For SELF, end is now+ttl. For another waiter the grant is pushed: it is unclaimed, its
 // lease is queue.Provisional(ttl, lapsed), and its process gets the event Granted. Either way it stops waiting.
 //
 // An event for a process that cannot be reached is lost.
+//
+// A Service may do less at once: stop step 5 at a number of grants, and answer that there are more (see [queue.Answer]); stop
+// it while hundreds of grants are unclaimed, since a claim goes on with it; and look at a part of hundreds in step 3.
 //
 // # Operations
 //
@@ -136,7 +139,7 @@ type operation struct {
 	self, sender string // of an Acquire; "" otherwise
 	watcher      string // as noted by step 2; "" if there was none
 	end          time.Duration
-	passes       bool          // it is a Pass
+	leaves       bool          // it is a Pass of a process that leaves
 	pushed       time.Duration // the shortest lease of a grant that was pushed; zero if there was none
 	events       []Event
 }
@@ -253,9 +256,9 @@ func (r *Reference) breakGrants(owner string) (held bool, answer *backend.Holder
 }
 
 // Pass is Service.Pass.
-func (r *Reference) Pass(now time.Duration, key string) (queue.Passed, []Event) {
+func (r *Reference) Pass(now time.Duration, key string, leaves bool) (queue.Passed, []Event) {
 	r.begin(now, key, "")
-	r.op.passes = true
+	r.op.leaves = leaves
 	r.admit()
 	r.inform()
 	passed := queue.Passed{Now: now}

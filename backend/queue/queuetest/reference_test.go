@@ -27,7 +27,7 @@ func TestUnclaimed(t *testing.T) {
 		events[0].Kind != Granted || events[0].Owner != "b" || events[1].Kind != LeaseEnds || events[1].Owner != "c" {
 		t.Fatal(ended, events)
 	}
-	passed, events := r.Pass(4*time.Second, "k")
+	passed, events := r.Pass(4*time.Second, "k", false)
 	if passed.Pass != queue.ShortProvisionalTTL || len(events) != 2 || events[0].Owner != "c" ||
 		events[1].Kind != Removed || events[1].Owner != "d" {
 		t.Fatal(passed, events)

@@ -154,9 +154,9 @@ func (r *run) step(o op) bool {
 			return renewedFields(want), events
 		})
 	case pass:
-		got, err := p.Pass(r.ctx, r.key)
+		got, err := p.Pass(r.ctx, r.key, o.flag)
 		return r.compare(o, sent, got.Now, false, err, passedFields(got), func() ([]field, []Event) {
-			want, events := r.ref.Pass(r.now, r.key)
+			want, events := r.ref.Pass(r.now, r.key, o.flag)
 			return passedFields(want), events
 		})
 	default:
@@ -211,7 +211,7 @@ func (r *run) compare(o op, sent time.Time, now time.Duration, untimed bool, err
 	r.operations++
 	line := row{process: processName(o.process), description: r.seq.describe(o)}
 	switch {
-	case now == 0 && untimed:
+	case err != nil, now == 0 && untimed:
 	case now < r.now:
 		r.discarded = now > 0 // the clock was set back
 		err = fmt.Errorf("the answer has no time")

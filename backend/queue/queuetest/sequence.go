@@ -48,7 +48,7 @@ type op struct {
 	attempt int           // -1: none
 	mode    queue.Mode    // of Acquire
 	ttl     time.Duration // of Renew; how long to sleep
-	flag    bool          // Exactly of Renew, Late of Release and Abandon
+	flag    bool          // Exactly of Renew, Late of Release and Abandon, leaves of Pass
 }
 
 // tick keeps times apart: a sleep takes some ticks, and a TTL some and a half, so that few leases end when something
@@ -178,6 +178,10 @@ func (s sequence) describe(o op) string {
 			late = ", late"
 		}
 		return fmt.Sprintf("%s(%s%s)", o.action, s.name(o.attempt), late)
+	case pass:
+		if o.flag {
+			return "Pass, leaves"
+		}
 	}
 	return string(o.action)
 }

@@ -132,9 +132,9 @@ func (s *Service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 }
 
 // Pass implements queue.Service.
-func (s *Service) Pass(ctx context.Context, key string) (queue.Passed, error) {
+func (s *Service) Pass(ctx context.Context, key string, leaves bool) (queue.Passed, error) {
 	return exchange(ctx, s, func(now time.Duration) queue.Passed {
-		passed, events := s.server.key(key).Pass(now, key)
+		passed, events := s.server.key(key).Pass(now, key, leaves)
 		s.server.send(key, events)
 		return passed
 	})

@@ -107,7 +107,7 @@ func (r *Reference) inform() {
 	if !first.unclaimed {
 		changed = next != r.op.watcher || r.muchEarlier(first.end, r.op.end)
 	}
-	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.InformEvery)) || r.op.passes && first.unclaimed
+	all := r.op.pushed > 0 && (r.informed == nil || r.due(*r.informed+queue.InformEvery)) || r.op.leaves && first.unclaimed
 	if all {
 		now := r.op.now
 		r.informed = &now

@@ -21,10 +21,11 @@ const (
 	Dead          Kind = "dead"           // N dead waiters of one process, and of N processes
 	Names         Kind = "names"          // N names that are used once
 	Outage        Kind = "outage"         // N goroutines that try to lock during an outage
+	Held          Kind = "held"           // N leases that one client holds
 )
 
 // Growths are all kinds of growth.
-var Growths = []Kind{Waiters, IdleProcesses, Dead, Names, Outage}
+var Growths = []Kind{Waiters, IdleProcesses, Dead, Names, Outage, Held}
 
 // Limits of a measurement of growth.
 const (
@@ -54,6 +55,8 @@ var growths = map[Kind]struct {
 		"N locks are used once; rows, keys, nodes or files that are left after twice the retention"},
 	Outage: {"goroutines", []int{2000}, 1, 20_000, 10 * time.Second, 0,
 		"N goroutines call Lock with 100ms each while the service is silent for 0.6 TTL, beside 100 leases"},
+	Held: {"leases", []int{20_000}, 1, 100_000, 10 * time.Second, 0,
+		"N leases that one client holds for six TTLs"},
 }
 
 // Numbers returns the default numbers of a kind of growth, nil for another kind.
@@ -94,7 +97,9 @@ func (s Scenario) of(t Target) bool {
 	scheme, _, _ := strings.Cut(t.URL, ":")
 	switch {
 	case t.Alone:
-		return s.Workers == 1
+		return s.Kind == Uncontended || s.Kind == Many
+	case s.Kind == Held:
+		return t.URL != ""
 	case s.Kind == Dead:
 		return t.URL != "" && scheme != "mem"
 	case s.Kind == Outage:
@@ -107,7 +112,7 @@ func (s Scenario) of(t Target) bool {
 
 // probes measure the kinds of growth that are no closed loop of workers.
 var probes = map[Kind]func(context.Context, *Measurement, Target, Scenario) error{
-	Dead: probeDead, Names: probeNames, Outage: probeOutage,
+	Dead: probeDead, Names: probeNames, Outage: probeOutage, Held: probeHeld,
 }
 
 // Figure is one result of a measurement of growth.

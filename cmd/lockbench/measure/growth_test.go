@@ -74,10 +74,12 @@ func TestGrowthOnServices(t *testing.T) {
 	}
 	names := growth(t, measure.Names, 20)
 	names.TTL = 50 * time.Millisecond // the driver refuses it as a retention, and keeps the names
+	held := growth(t, measure.Held, 5)
+	held.TTL = 50 * time.Millisecond
 	r, err := measure.Run(t.Context(), measure.Plan{
 		Targets: []measure.Target{measure.Interlock("memory", "mem://growth"), file}, Rounds: 2,
 		Scenarios: []measure.Scenario{
-			growth(t, measure.Waiters, 4), growth(t, measure.IdleProcesses, 3), growth(t, measure.Dead, 2), names, growth(t, measure.Outage, 2),
+			growth(t, measure.Waiters, 4), growth(t, measure.IdleProcesses, 3), growth(t, measure.Dead, 2), names, growth(t, measure.Outage, 2), held,
 		},
 	})
 	if err != nil {
@@ -90,7 +92,7 @@ func TestGrowthOnServices(t *testing.T) {
 		}
 	}
 	for name, figures := range map[string]int{
-		"waiters memory": 2, "waiters file": 2, "idle-processes memory": 2, "idle-processes file": 2, "dead file": 3, "names file": 4,
+		"waiters memory": 2, "waiters file": 2, "idle-processes memory": 2, "idle-processes file": 2, "dead file": 3, "names file": 4, "held memory": 4, "held file": 4,
 	} {
 		if got[name] != figures {
 			t.Errorf("%s: %d figures, want %d: %v", name, got[name], figures, r.Growth())
@@ -103,6 +105,11 @@ func TestGrowthOnServices(t *testing.T) {
 	dead := r.Growth()[2].Rows[0]
 	if s := dead.Values["seconds, processes killed"]; s <= 0 || s > 10 || dead.Values["failures"] != 0 {
 		t.Errorf("behind two processes that were killed: granted after %v s, want at once: %+v", s, dead)
+	}
+	for _, row := range r.Growth()[4].Rows {
+		if lost, ok := row.Values["leases lost"]; !ok || lost != 0 || row.Values["kB each"] <= 0 {
+			t.Errorf("held leases: %+v", row)
+		}
 	}
 	checkGrowthReports(t, r)
 }
@@ -119,7 +126,7 @@ func checkGrowthReports(t *testing.T, r *measure.Report) {
 	if err := r.HTML(&page, measure.Compare(r, r)); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(page.String(), "<svg"); n != 2+2+3+4 {
+	if n := strings.Count(page.String(), "<svg"); n != 2+2+3+4+4 {
 		t.Errorf("%d charts, want one a figure", n)
 	}
 	if err := r.Write(&first); err != nil {

@@ -37,6 +37,7 @@ type Measurement struct {
 
 	// Operations is the number of operations of the server, nil if unknown.
 	Operations *int64 `json:"server_operations,omitempty"`
+	Spent      *Spent `json:"spent,omitempty"` // nil in scenarios of growth
 
 	Raw     *Times `json:"raw"`      // round trips before the measurement
 	Cycle   *Times `json:"cycle"`    // Lock and Unlock, without the hold
@@ -237,11 +238,19 @@ func (r *meter) window(ctx context.Context, t Target) error {
 	if err != nil {
 		return err
 	}
+	used, err := t.spent(ctx)
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	r.on.Store(true)
 	err = pause(ctx, r.scen.For)
 	r.on.Store(false)
 	r.m.Took = time.Since(start)
+	if err != nil {
+		return err
+	}
+	usedNow, err := t.spent(ctx)
 	if err != nil {
 		return err
 	}
@@ -254,36 +263,10 @@ func (r *meter) window(ctx context.Context, t Target) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.m.addCycles(difference(before.written, after.written))
-	}
-	return nil
-}
-
-// counts are counters of the server, each nil if it is unknown.
-type counts struct{ operations, written *int64 }
-
-func (t Target) count(ctx context.Context) (c counts, err error) {
-	for _, one := range []struct {
-		read func(context.Context) (int64, error)
-		to   **int64
-	}{{t.Operations, &c.operations}, {t.Written, &c.written}} {
-		if one.read == nil {
-			continue
-		}
-		n, err := one.read(ctx)
-		if err != nil {
-			return c, fmt.Errorf("counters of the server: %w", err)
-		}
-		*one.to = &n
-	}
-	return c, nil
-}
-
-func difference(before, after *int64) *int64 {
-	if before == nil || after == nil {
 		return nil
 	}
-	n := *after - *before
-	return &n
+	r.m.Spent = usedNow.since(used)
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -21,10 +21,12 @@ type Summary struct {
 	Same           float64 // share of acquisitions by the worker that had held before
 	PerAcquired    float64 // server operations; NaN if not known
 	PerIdle        float64 // server operations per waiter and minute; NaN if not known
-	Errors         int64
-	FirstErr       string
-	All            *Times    // behind P50 and P99
-	Rounds         []float64 // each round's ratio, for comparisons
+	// Processor time of the client and of the server, in µs, and allocations for each acquisition; NaN if not known.
+	PerClient, PerServer, PerAllocs float64
+	Errors                          int64
+	FirstErr                        string
+	All                             *Times    // behind P50 and P99
+	Rounds                          []float64 // each round's ratio, for comparisons
 }
 
 // Figure names the times of P50 and P99.
@@ -65,6 +67,7 @@ func (r *Report) Summaries() []Summary {
 
 func summarize(target string, s Scenario, runs []*Measurement) Summary {
 	sum := Summary{Target: target, Scenario: s, All: newTimes(), PerAcquired: math.NaN(), PerIdle: math.NaN()}
+	var spent []*Spent
 	raw := newTimes()
 	perWorker := make([]int64, s.Workers)
 	var acquired, same, operations int64
@@ -86,6 +89,9 @@ func summarize(target string, s Scenario, runs []*Measurement) Summary {
 			acquired += n
 		}
 		same += m.Same
+		if m.Spent != nil {
+			spent = append(spent, m.Spent)
+		}
 		took += m.Took
 		sum.Errors += m.Errors
 		if sum.FirstErr == "" {
@@ -103,6 +109,7 @@ func summarize(target string, s Scenario, runs []*Measurement) Summary {
 	if acquired > 0 {
 		sum.Same = float64(same) / float64(acquired)
 	}
+	sum.perAcquired(spent, float64(acquired))
 	switch {
 	case counted && s.Kind == Idle:
 		sum.PerIdle = float64(operations) / float64(s.Workers) / took.Minutes()
@@ -110,6 +117,26 @@ func summarize(target string, s Scenario, runs []*Measurement) Summary {
 		sum.PerAcquired = float64(operations) / float64(acquired)
 	}
 	return sum
+}
+
+// perAcquired sets what an acquisition has used.
+func (sum *Summary) perAcquired(spent []*Spent, acquired float64) {
+	sum.PerClient, sum.PerServer, sum.PerAllocs = math.NaN(), math.NaN(), math.NaN()
+	if acquired == 0 || len(spent) == 0 {
+		return
+	}
+	client, server, allocs := 0.0, 0.0, 0.0
+	for _, s := range spent {
+		client, server, allocs = client+micros(s.Client), server+micros(s.Server), allocs+float64(s.Allocs)
+	}
+	sum.PerClient, sum.PerServer, sum.PerAllocs = client/acquired, server/acquired, allocs/acquired
+}
+
+func micros(d *time.Duration) float64 {
+	if d == nil {
+		return math.NaN()
+	}
+	return float64(*d) / float64(time.Microsecond)
 }
 
 // jain returns Jain's fairness index.

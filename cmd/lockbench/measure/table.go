@@ -45,9 +45,9 @@ func columns(s Scenario) (head string, row func(Summary) string) {
 				Number(s.Ratio), Number(s.Ratio99), Number(s.PerSecond), Number(s.Jain), 100*s.Same, Number(s.PerAcquired), s.Errors)
 		}
 	}
-	return "TARGET\tROUND TRIP\tLOCK+UNLOCK P50\tP99\tP50 IN RTT\tP99 IN RTT\tPER SECOND\tOPERATIONS\tERRORS\t", func(s Summary) string {
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", s.Target, Short(s.Raw), Short(s.P50), Short(s.P99),
-			Number(s.Ratio), Number(s.Ratio99), Number(s.PerSecond), Number(s.PerAcquired), s.Errors)
+	return "TARGET\tROUND TRIP\tLOCK+UNLOCK P50\tP99\tP50 IN RTT\tP99 IN RTT\tPER SECOND\tOPERATIONS\tCLIENT CPU µs\tALLOCATIONS\tERRORS\t", func(s Summary) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", s.Target, Short(s.Raw), Short(s.P50), Short(s.P99),
+			Number(s.Ratio), Number(s.Ratio99), Number(s.PerSecond), Number(s.PerAcquired), Number(s.PerClient), Number(s.PerAllocs), s.Errors)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/interlock-go/lock"
 )
@@ -23,8 +24,11 @@ type Target struct {
 	// Written returns how many bytes the server has written to its log, Stored how many
 	// rows, keys, nodes or files it keeps. Either is nil if that is unknown.
 	Written, Stored func(ctx context.Context) (int64, error)
-	// Alone targets exclude no other worker, so they are measured with one worker only.
-	// A lock is compared with them.
+	// Processor returns the processor time that the server has used. It is nil, or its error matches
+	// errors.ErrUnsupported, if that is unknown.
+	Processor func(ctx context.Context) (time.Duration, error)
+	// Alone targets exclude no other worker, so they are measured where no two workers use one name. A lock is
+	// compared with them.
 	Alone bool
 	// Close closes the resources of the target. It may be nil.
 	Close func()

@@ -204,7 +204,7 @@ func (k *key) inform(op operation, now time.Duration, watcher *attempt, end time
 	if unclaimed && watcher != nil || !unclaimed && (next != watcher || k.end() < end-queue.InformSlack) {
 		to = append(to, next)
 	}
-	if pushed && (k.informed == 0 || k.informed+queue.InformEvery <= now) || op.Kind == pass && unclaimed {
+	if pushed && (k.informed == 0 || k.informed+queue.InformEvery <= now) || op.Leaves && unclaimed {
 		k.informed = now
 		seen := map[string]bool{k.first().process: true}
 		for _, w := range k.waiters[:min(len(k.waiters), queue.Informed)] {

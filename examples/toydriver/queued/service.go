@@ -75,8 +75,8 @@ func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 }
 
 // Pass implements queue.Service.
-func (s *service) Pass(ctx context.Context, key string) (queue.Passed, error) {
-	_, results, err := s.do(ctx, operation{Kind: pass, Key: []byte(key)})
+func (s *service) Pass(ctx context.Context, key string, leaves bool) (queue.Passed, error) {
+	_, results, err := s.do(ctx, operation{Kind: pass, Key: []byte(key), Leaves: leaves})
 	return queue.Passed{Now: results[0].Now, Pass: results[0].Pass}, err
 }
 

@@ -20,6 +20,7 @@ type operation struct {
 	Share                  backend.Share
 	TTL                    time.Duration
 	NoQueue, Exactly, Late bool // as in queue.Attempt, queue.Hold and queue.End
+	Leaves                 bool // of a pass
 }
 
 // The operations.

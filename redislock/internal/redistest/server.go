@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/interlock-go/lock/backend"
-	"github.com/interlock-go/lock/internal/locktest"
+	"github.com/interlock-go/lock/internal/clienttest"
 )
 
 // shared is the server of all tests that do not disturb it.
@@ -67,7 +67,7 @@ func Server(t testing.TB) string {
 			shared.addr = u.Hosts[0]
 			return
 		}
-		shared.addr, shared.stop, shared.err = Start(locktest.FreePort())
+		shared.addr, shared.stop, shared.err = Start(clienttest.FreePort())
 	})
 	if shared.err != nil {
 		Missing(t, shared.err)
@@ -138,7 +138,7 @@ func run(port int, sign string, args []string) (addr string, stop func(), err er
 // Private starts a server for one test.
 func Private(t testing.TB, args ...string) string {
 	t.Helper()
-	addr, stop, err := Start(locktest.FreePort(), args...)
+	addr, stop, err := Start(clienttest.FreePort(), args...)
 	if err != nil {
 		Missing(t, err)
 	}
