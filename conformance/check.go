@@ -226,9 +226,9 @@ func (t *T) undecided() bool {
 	return len(t.failures) == 0 && t.status == ""
 }
 
-// noteStall records which clients wait, for a case that is about to be ended.
+// noteStall records which clients wait, once.
 func (t *T) noteStall() {
-	text := t.waits.text()
+	text := t.waits.text(t.inspected)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stalled == "" {

@@ -29,7 +29,7 @@ func neverGrants() fault {
 // gave up or was ended.
 func TestStalledCase(t *testing.T) {
 	t.Parallel()
-	waits := regexp.MustCompile(`waiting at that time:\n\s+client 2 has waited for "conformance-\w+-\d+-release" for [\d.]+m?s in 1 Locks; when the first began to wait it was locked, token 7`)
+	waits := regexp.MustCompile(`waiting at that time:\n\s+client 2 has waited for "conformance-\w+-\d+-release" for [\d.]+m?s in 1 Locks; when the first began to wait it was locked, token 7\n\s+the service shows that "conformance-\w+-\d+-release" is (held by|free)`)
 	for name, limits := range map[string]struct{ slack, timeout time.Duration }{
 		"gives up": {500 * time.Millisecond, time.Minute},
 		"is ended": {20 * time.Second, 2 * time.Second},

@@ -56,11 +56,11 @@ func (t *T) key(what string) string {
 
 // errorf notes a failure and goes on.
 func (t *T) errorf(format string, args ...any) {
+	if !t.failed() {
+		t.noteStall()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.failures) == 0 && t.stalled == "" {
-		t.stalled = t.waits.text()
-	}
 	if len(t.failures) < 10 {
 		t.failures = append(t.failures, fmt.Sprintf(format, args...))
 	}

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -147,18 +148,49 @@ func (c *clientWaits) end(name string) {
 	}
 }
 
-// text says which client waits for which lock, "" if none does.
-func (ws *waits) text() string {
+// text says which client waits for which lock, and what inspect returns for that; "" if none does.
+func (ws *waits) text(inspect func(name string) string) string {
 	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	var lines []string
+	lines := map[string][]string{} // by the name of the lock
 	for _, c := range ws.clients {
 		for name, begun := range c.begun {
 			oldest := begun[0]
-			lines = append(lines, fmt.Sprintf("client %d has waited for %q for %v in %d Locks; when the first began to wait it was %v",
+			lines[name] = append(lines[name], fmt.Sprintf("client %d has waited for %q for %v in %d Locks; when the first began to wait it was %v",
 				c.number, name, time.Since(oldest.since).Round(time.Millisecond), len(begun), oldest.holder))
 		}
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	ws.mu.Unlock()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		slices.Sort(lines[name])
+		all = append(all, append(lines[name], inspect(name))...)
+	}
+	return strings.Join(all, "\n")
+}
+
+// inspectTime bounds the look at a lock for the text of a failure.
+const inspectTime = 2 * time.Second
+
+// inspected returns what a new client finds out about a lock, for the text of a failure.
+func (t *T) inspected(name string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
+	defer cancel()
+	b, err := t.h.Open(ctx)
+	if err != nil {
+		return fmt.Sprintf("a new client could not be opened: %v", err)
+	}
+	defer b.Close(ctx)
+	i, ok := b.(backend.Inspector)
+	if !ok {
+		return "the backend cannot show the lock"
+	}
+	info, err := i.Inspect(ctx, name)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the service shows nothing of %q: %v", name, err)
+	case info.Holder == nil:
+		return fmt.Sprintf("the service shows that %q is free, with %d waiters", name, len(info.Waiters))
+	}
+	return fmt.Sprintf("the service shows that %q is held by %s, token %d, with %d waiters",
+		name, info.Holder.Owner, info.Holder.Token, len(info.Waiters))
 }
