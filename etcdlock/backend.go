@@ -112,7 +112,7 @@ func (b *Backend) WatchChanges(ctx context.Context, key string, changed func()) 
 		defer cancel()
 		defer context.AfterFunc(b.svc.life.Context(), cancel)()
 		for wait := minPause; ctx.Err() == nil; wait = min(2*wait, time.Second) {
-			if b.svc.watchOnce(ctx, b.svc.folder(key), []clientv3.OpOption{clientv3.WithPrefix()}, changed,
+			if b.svc.watchOnce(ctx, b.svc.folder(key), []clientv3.OpOption{clientv3.WithPrefix()}, func(int64) { changed() },
 				func(*clientv3.Event) { changed() }) {
 				wait = minPause
 			}

@@ -63,9 +63,10 @@ func newPlace(folder string, kv *mvccpb.KeyValue) places.Place {
 	}
 	n, ours := parseName(p.ID[len(folder):])
 	if !ours {
-		p.Owner, p.Foreign = p.ID[len(folder):], true
+		p.Owner, p.Session, p.Foreign = p.ID[len(folder):], p.ID, true
 		return p
 	}
+	p.Session = p.ID[:len(p.ID)-len(n.owner)]
 	p.Owner, p.Share, p.Metadata = n.owner, n.share, string(kv.Value)
 	state, metadata, ok := strings.Cut(p.Metadata, "\n")
 	if !ok {

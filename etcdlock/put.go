@@ -119,6 +119,7 @@ func (p *put) once(ctx context.Context) (a places.Answer, err error) {
 	}
 	a.Place = p.place(r.Header.Revision, nil)
 	a.Queue = newQueue(p.folder, kvs(in.Responses, 1), in.Responses[1].GetResponseRange().GetMore())
+	a.Queue.Count = int(in.Responses[1].GetResponseRange().GetCount())
 	return a, nil
 }
 

@@ -44,7 +44,10 @@ type service struct {
 	sessions map[clientv3.LeaseID]*session
 }
 
-var _ places.Service = (*service)(nil)
+var (
+	_ places.Service = (*service)(nil)
+	_ places.Viewer  = (*service)(nil)
+)
 
 // do calls f, and Close waits for it. A server without a leader refuses the requests of f at once, so that the client
 // uses another.

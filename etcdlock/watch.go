@@ -18,42 +18,65 @@ func (s *service) Watch(
 	if p.ID == "" {
 		target, opts = s.folder(key), []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithFilterPut()}
 	}
+	_, end, err = s.watch(ctx, target, opts, func(e *clientv3.Event) {
+		c := places.Updated
+		if e.Type == clientv3.EventTypeDelete {
+			c = places.Ended
+		}
+		changed(string(e.Kv.Key), c)
+	}, func() { changed(p.ID, places.Interrupted) })
+	return end, false, err
+}
+
+// View implements places.Viewer.
+func (s *service) View(
+	ctx context.Context, key string, changed func(places.Place, places.Change),
+) (since uint64, end func(), err error) {
+	folder := s.folder(key)
+	return s.watch(ctx, folder, []clientv3.OpOption{clientv3.WithPrefix()}, func(e *clientv3.Event) {
+		if e.Type == clientv3.EventTypeDelete {
+			changed(places.Place{ID: string(e.Kv.Key), Version: uint64(e.Kv.ModRevision)}, places.Ended)
+			return
+		}
+		changed(newPlace(folder, e.Kv), places.Updated)
+	}, func() { changed(places.Place{}, places.Interrupted) })
+}
+
+// watch begins a watch in the background. It returns when that is established, with the revision before its first event.
+func (s *service) watch(
+	ctx context.Context, target string, opts []clientv3.OpOption, onEvent func(*clientv3.Event), interrupted func(),
+) (revision uint64, end func(), err error) {
 	watching, stop := context.WithCancel(s.life.Context())
-	established, over := make(chan struct{}), make(chan struct{})
+	established, over := make(chan uint64, 1), make(chan struct{})
 	if !s.life.Go(func() {
 		defer close(over)
 		defer stop()
-		s.watchOnce(watching, target, opts, func() { close(established) }, func(e *clientv3.Event) {
-			c := places.Updated
-			if e.Type == clientv3.EventTypeDelete {
-				c = places.Ended
-			}
-			changed(string(e.Kv.Key), c)
-		})
+		s.watchOnce(watching, target, opts, func(revision int64) { established <- uint64(revision) }, onEvent)
 		if watching.Err() == nil {
-			changed(p.ID, places.Interrupted)
+			interrupted()
 		}
 	}) {
 		stop()
-		return nil, false, backend.ErrClosed
+		return 0, nil, backend.ErrClosed
 	}
 	select {
-	case <-established:
-		return stop, false, nil
+	case revision = <-established:
+		return revision, stop, nil
 	case <-over:
-		return nil, false, s.readError(ctx, errNotWatched)
+		return 0, nil, s.readError(ctx, errNotWatched)
 	case <-ctx.Done():
 		stop()
-		return nil, false, s.readError(ctx, ctx.Err())
+		return 0, nil, s.readError(ctx, ctx.Err())
 	}
 }
 
 var errNotWatched = errors.New("etcd: the servers have ended a watch")
 
-// watchOnce watches keys from now on, until the watch breaks or ctx ends. It calls onEstablished when it does. The
-// servers would send the events of a watch from an earlier revision in batches every 100 ms only.
+// watchOnce watches keys from now on, until the watch breaks or ctx ends. It calls onEstablished with the revision of
+// the servers at the beginning. They would send the events of a watch from an earlier revision in batches every 100 ms
+// only.
 func (s *service) watchOnce(
-	ctx context.Context, key string, opts []clientv3.OpOption, onEstablished func(), onEvent func(*clientv3.Event),
+	ctx context.Context, key string, opts []clientv3.OpOption, onEstablished func(revision int64), onEvent func(*clientv3.Event),
 ) (established bool) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -63,7 +86,7 @@ func (s *service) watchOnce(
 		}
 		if r.Created && !established {
 			established = true
-			onEstablished()
+			onEstablished(r.Header.Revision)
 		}
 		for _, e := range r.Events {
 			onEvent(e)

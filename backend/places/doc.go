@@ -16,8 +16,11 @@
 //
 // # Waiting
 //
-// The attempts of a process that wait for one key are a line, in the order of their places. Only the first acts, and
-// what it reads serves the others. It watches what it waits for:
+// The attempts of a process that wait for one key are a line, in the order of their places. If the Service is a [Viewer]
+// and few sessions have places, the line follows the queue: it reads that once, and events keep it complete. So an attempt
+// is granted by the event that leaves only holders before it. Each process gets each event, which many processes cannot
+// afford. Then, and without a Viewer, only the first of the line acts, and what it reads serves the others. It watches what
+// it waits for:
 //
 //	exclusive  the last two places before it
 //	reader     the last two before it that are not of readers

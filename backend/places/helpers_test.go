@@ -27,16 +27,25 @@ type process struct {
 	svc *placestest.Client
 }
 
-// inVirtualTime runs a test with a service in memory.
+// inVirtualTime runs a test with a service in memory,
+// once by watches of places, and once by views of queues.
 func inVirtualTime(t *testing.T, f func(t *testing.T, s *placestest.Server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, placestest.NewServer()) })
+	for _, views := range []bool{false, true} {
+		t.Run(map[bool]string{false: "watches", true: "views"}[views], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := placestest.NewServer()
+				s.Views = views
+				f(t, s)
+			})
+		})
+	}
 }
 
 func open(t *testing.T, s *placestest.Server) *process {
 	t.Helper()
 	svc := s.Client()
-	b := places.New(svc, places.Config{
+	b := places.New(svc.Service(), places.Config{
 		SessionTTL: func(ttl time.Duration) time.Duration { return ttl }, RequestTimeout: 5 * time.Second,
 	})
 	svc.Use(b)

@@ -34,13 +34,18 @@ type line struct {
 	watches map[string]*watch // by the id of the place
 	wake    chan struct{}     // capacity 1
 	failing time.Time         // the first of the failures since the last answer
+
+	view    *view     // nil if the line does not follow the queue
+	crowded bool      // too many sessions have places for that, or the Service has no views
+	emptied time.Time // when the last waiter left
 }
 
 // entry returns how an attempt that waits puts its place. The caller calls entered after an Enter.
 func (b *Backend) entry(key string) Mode {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lines[key] != nil || b.entering[key] == maxEntering {
+	l := b.lines[key]
+	if l != nil && len(l.waiters)+len(l.queue.Places) > 0 || b.entering[key] == maxEntering {
 		return Follow
 	}
 	b.entering[key]++
@@ -63,6 +68,7 @@ func (b *Backend) enter(a *attempt, mode Mode, q Queue) *line {
 		if mode != Follow {
 			l.queue, l.upTo = q, a.place.Order
 		}
+		l.crowded = l.crowds(&l.queue, maxViewed)
 		b.lines[l.key] = l
 		if !b.life.Go(l.run) {
 			delete(b.lines, l.key)
@@ -82,6 +88,7 @@ func (l *line) leave(a *attempt) bool {
 	i := slices.Index(l.waiters, a)
 	if i >= 0 {
 		l.waiters = slices.Delete(l.waiters, i, i+1)
+		l.emptied = time.Now()
 		l.signal()
 	}
 	return i >= 0
@@ -138,10 +145,14 @@ func (l *line) changed(id string, c Change) {
 func (l *line) grant() {
 	for len(l.waiters) > 0 {
 		head := l.waiters[0]
-		if head.req.Share.Capacity > 0 || !l.fits(head) || !l.noticed(&head.place) {
+		switch {
+		case l.gone(head):
+			head.wakeWith(errRequeue)
+		case !l.fits(head) || !l.noticed(&head.place) || head.req.Share.Capacity > 0 && len(head.place.Slots) == 0:
 			return
+		default:
+			head.wakeWith(nil)
 		}
-		head.wakeWith(nil)
 	}
 }
 
@@ -194,6 +205,7 @@ func (l *line) run() {
 		b.mu.Lock()
 		act := l.next()
 		if act == nil {
+			l.unview()
 			for id, w := range l.watches {
 				l.unwatch(id, w)
 			}
@@ -218,8 +230,13 @@ func (l *line) run() {
 // next grants what needs no request, and returns what the line does next; nil if there are no waiters. b.mu is held.
 func (l *line) next() func(context.Context) error {
 	l.grant()
-	if len(l.waiters) == 0 || l.b.life.Context().Err() != nil {
+	switch {
+	case l.b.life.Context().Err() != nil:
 		return nil
+	case len(l.waiters) == 0:
+		return l.rests()
+	case !l.crowded:
+		return l.nextFollowed()
 	}
 	head, first := l.waiters[0], l.waiters[:min(len(l.waiters), maxPrepared)]
 	if l.reread || head.place.Order > l.upTo {
@@ -310,6 +327,9 @@ func (l *line) read(ctx context.Context) error {
 	}
 	q.Places = slices.DeleteFunc(q.Places, func(p Place) bool { return slices.Contains(l.ended, p.ID) })
 	l.queue, l.upTo = q, upTo
+	if last == 0 {
+		l.crowded = l.crowds(&q, maxViewed)
+	}
 	held := q.Holders()
 	for _, w := range slices.Clone(l.waiters) {
 		i, found := q.find(w.place.Order)
@@ -341,10 +361,13 @@ func (l *line) record(ctx context.Context) error {
 	defer b.mu.Unlock()
 	if !done || err != nil {
 		l.reread = true // they are not as they were read
+		if l.view != nil && err == nil {
+			l.view.outdated = true
+		}
 		return err
 	}
 	for _, p := range all {
-		if i, found := l.queue.find(p.Order); found {
+		if i, found := l.queue.find(p.Order); found && l.queue.Places[i].Version < p.Version {
 			l.queue.Places[i] = p
 		}
 		if i := slices.IndexFunc(l.waiters, func(w *attempt) bool { return w.place.ID == p.ID }); i >= 0 {

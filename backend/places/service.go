@@ -50,6 +50,16 @@ type HoldWatcher interface {
 	Held(p Place)
 }
 
+// Viewer is a Service that can report each change of a queue. A process then follows the queues in which few sessions have
+// places: a cycle costs two events, and no request but those to put and to remove a place.
+type Viewer interface {
+	// View calls changed for each change of a place of a key, in the order in which they were made, from when it returns
+	// nil until stop is called. A place that was put or updated is reported as it is then, as Updated. One that has ended
+	// has its ID, and a Version after all that it had. changed does not block, and gets nothing after Interrupted. Each
+	// place whose Order is greater than since is reported.
+	View(ctx context.Context, key string, changed func(Place, Change)) (since uint64, stop func(), err error)
+}
+
 // ErrEnded is the error of a request of a session that has ended.
 var ErrEnded = errors.New("the session has ended")
 
@@ -78,6 +88,7 @@ type Place struct {
 	Token             uint64 // zero if it is not known; it is of the place of a Put
 	Version           uint64 // changes with each update
 	Slots             []int  // of permits; empty until they are recorded
+	Session           string // names its session; needed by a Viewer only
 	Foreign           bool   // put by another program
 }
 
@@ -90,6 +101,7 @@ func (p *Place) Holder() backend.Holder {
 type Queue struct {
 	Places []Place
 	More   bool // there may be others before the first
+	Count  int  // of all places of the key; zero if it is not known
 }
 
 // Holders returns how many of the first places hold the key. It is zero if the first are not known.
@@ -194,7 +206,7 @@ type Change int
 // The changes.
 const (
 	Unchanged   Change = iota
-	Updated            // it has another Version
+	Updated            // it has another Version, or a Viewer reports that it was put
 	Ended              // it does not exist any more
 	Interrupted        // the watch has ended: what happens from now on is not reported
 )

@@ -40,6 +40,9 @@ func (l *line) targets(a *attempt) []Place {
 
 // noticed reports whether the end of a place is noticed by a watch.
 func (l *line) noticed(p *Place) bool {
+	if l.followed() {
+		return true
+	}
 	for _, id := range []string{p.ID, ""} {
 		if w := l.watches[id]; w != nil && w.checked {
 			return true

@@ -139,7 +139,7 @@ func TestMissedEvents(t *testing.T) {
 		got <- outcome{g, err}
 	}()
 	<-waits
-	const watches = 4 // the markers of two sessions, the key of the holder and that of the waiter
+	const watches = 3 // the markers of two sessions, and the queue
 	if err := eventually(func() error {
 		n, err := metric(t.Context(), s.Addr(), "etcd_debugging_mvcc_watcher_total")
 		if err == nil && n < watches {

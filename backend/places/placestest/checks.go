@@ -29,7 +29,7 @@ func Test(t *testing.T, h Harness) {
 		"order": (*checker).order, "try": (*checker).try, "idempotent": (*checker).idempotent, "slots": (*checker).slots,
 		"read": (*checker).read, "watch": (*checker).watch, "check": (*checker).check, "update": (*checker).update,
 		"late": (*checker).late, "remove": (*checker).remove, "break": (*checker).broken, "session": (*checker).session,
-		"keys": (*checker).keys,
+		"keys": (*checker).keys, "view": (*checker).view,
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func(t *testing.T) {

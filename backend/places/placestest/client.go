@@ -47,6 +47,14 @@ var _ places.Service = (*Client)(nil)
 // Client returns the Service of a new process. Set its Events before a grant may be broken.
 func (s *Server) Client() *Client { return &Client{server: s} }
 
+// Service returns the Service to use: the Client, or a places.Viewer.
+func (c *Client) Service() places.Service {
+	if c.server.Views {
+		return viewer{c}
+	}
+	return c
+}
+
 // Use sets where breaks are reported.
 func (c *Client) Use(events places.Events) { c.events = events }
 
@@ -202,7 +210,7 @@ func (s *Server) record(all []places.Place) {
 		s.revision++
 		p.Share, p.Slots, p.Version = u.Share, u.Slots, s.revision
 		all[i].Version = s.revision
-		s.notify(key, p.ID, places.Updated)
+		s.notify(key, p.Place, places.Updated)
 	}
 }
 
@@ -219,7 +227,8 @@ func (c *Client) Read(ctx context.Context, key string, upTo uint64, last int) (p
 func (c *Client) Watch(
 	ctx context.Context, key string, p places.Place, changed func(string, places.Change),
 ) (stop func(), checked bool, err error) {
-	w, change := &watch{key, p.ID, changed}, places.Unchanged
+	w := &watch{key: key, id: p.ID, changed: func(p places.Place, change places.Change) { changed(p.ID, change) }}
+	change := places.Unchanged
 	if err := c.call(ctx, "Watch", func() {
 		c.server.watches[w] = struct{}{}
 		if c.server.WatchChecks && p.ID != "" {
@@ -231,13 +240,30 @@ func (c *Client) Watch(
 	if change != places.Unchanged {
 		changed(p.ID, change)
 	}
-	return func() {
-		go func() { // the caller may have a lock
-			c.server.mu.Lock()
-			defer c.server.mu.Unlock()
-			delete(c.server.watches, w)
-		}()
-	}, c.server.WatchChecks, nil
+	return func() { go c.server.unwatch(w) }, c.server.WatchChecks, nil // the caller may have a lock
+}
+
+func (s *Server) unwatch(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watches, w)
+}
+
+// viewer is a Client that reports all changes of a queue.
+type viewer struct{ *Client }
+
+// View implements places.Viewer.
+func (c viewer) View(
+	ctx context.Context, key string, changed func(places.Place, places.Change),
+) (since uint64, stop func(), err error) {
+	w := &watch{key: key, changed: changed, puts: true}
+	if err := c.call(ctx, "View", func() {
+		c.server.watches[w] = struct{}{}
+		since = c.server.revision
+	}); err != nil {
+		return 0, nil, err
+	}
+	return since, func() { go c.server.unwatch(w) }, nil
 }
 
 // Check implements places.Service.

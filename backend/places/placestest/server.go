@@ -15,6 +15,8 @@ type Server struct {
 	Jitter time.Duration
 	// WatchChecks: the request to watch a place also compares it with its version.
 	WatchChecks bool
+	// Views: the Service of a process is a places.Viewer too, see [Client.Service].
+	Views bool
 
 	mu       sync.Mutex // guards everything
 	revision uint64
@@ -28,8 +30,26 @@ type place struct {
 }
 
 type watch struct {
-	key, id string
-	changed func(string, places.Change)
+	key, id string // the id is "" if it is of all places
+	changed func(places.Place, places.Change)
+	puts    bool // it reports what is put and updated too
+
+	due   []func()   // events that are on their way; guarded by Server.mu
+	order sync.Mutex // of the reports
+}
+
+// report reports the first event that is due.
+func (s *Server) report(w *watch) {
+	w.order.Lock()
+	defer w.order.Unlock()
+	s.mu.Lock()
+	first := w.due[0]
+	w.due = w.due[1:]
+	_, watches := s.watches[w]
+	s.mu.Unlock()
+	if watches {
+		first()
+	}
 }
 
 // NewServer returns a Server without places.
@@ -48,6 +68,13 @@ func (s *Server) Queue(key string) places.Queue {
 	return q
 }
 
+// Watches returns how many watches and views there are.
+func (s *Server) Watches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.watches)
+}
+
 // Delete removes a place, as an operator may.
 func (s *Server) Delete(owner string) {
 	s.mu.Lock()
@@ -61,7 +88,7 @@ func (s *Server) Interrupt() {
 	defer s.mu.Unlock()
 	for w := range s.watches {
 		delete(s.watches, w)
-		go w.changed(w.id, places.Interrupted)
+		go w.changed(places.Place{ID: w.id}, places.Interrupted)
 	}
 }
 
@@ -75,9 +102,10 @@ func (s *Server) put(session *Session, req *backend.Request) *place {
 	s.revision++
 	p := &place{session: session, Place: places.Place{
 		Contender: backend.Contender{Owner: req.Owner, Metadata: req.Metadata, Share: req.Share},
-		ID:        session.id + "/" + req.Key + "/" + req.Owner, Order: s.revision, Token: s.revision, Version: s.revision,
+		ID:        session.id + "/" + req.Key + "/" + req.Owner, Session: session.id, Order: s.revision, Token: s.revision, Version: s.revision,
 	}}
 	s.keys[req.Key] = append(s.keys[req.Key], p)
+	s.notify(req.Key, p.Place, places.Updated)
 	return p
 }
 
@@ -89,7 +117,8 @@ func (s *Server) remove(which func(*place) bool) (n int) {
 				return false
 			}
 			n++
-			s.notify(key, p.ID, places.Ended)
+			s.revision++
+			s.notify(key, places.Place{ID: p.ID, Version: s.revision}, places.Ended)
 			return true
 		})
 		if len(s.keys[key]) == 0 {
@@ -100,17 +129,11 @@ func (s *Server) remove(which func(*place) bool) (n int) {
 }
 
 // notify reports a change after the delay of the network, in order. s.mu is held.
-func (s *Server) notify(key, id string, c places.Change) {
+func (s *Server) notify(key string, p places.Place, c places.Change) {
 	for w := range s.watches {
-		if w.key == key && (w.id == id || w.id == "") {
-			time.AfterFunc(delay, func() {
-				s.mu.Lock()
-				_, watches := s.watches[w]
-				s.mu.Unlock()
-				if watches {
-					w.changed(id, c)
-				}
-			})
+		if w.key == key && (w.id == p.ID || w.id == "" && (w.puts || c == places.Ended)) {
+			w.due = append(w.due, func() { w.changed(p, c) })
+			time.AfterFunc(delay, func() { s.report(w) })
 		}
 	}
 }
