@@ -173,10 +173,14 @@ func (l *line) viewed(v *view, e event) {
 func (l *line) apply(e event) {
 	p := e.place
 	if i := l.queue.Index(p.ID); i >= 0 {
-		if p.Version <= l.queue.Places[i].Version {
+		old := l.queue.Places[i]
+		if p.Version <= old.Version {
 			return
 		}
 		l.queue.Places = slices.Delete(l.queue.Places, i, i+1)
+		if a := l.attempt(&old); a != nil && e.change == Ended {
+			a.wakeWith(errRequeue)
+		}
 	}
 	if e.change == Ended {
 		return
@@ -190,7 +194,16 @@ func (l *line) apply(e event) {
 
 // refresh updates a waiter from its place.
 func (l *line) refresh(p *Place) {
-	if a := l.b.attempts[p.Owner]; a != nil && a.place.ID == p.ID && a.place.Order == p.Order && a.state == waiting {
+	if a := l.attempt(p); a != nil {
 		a.place.Version, a.place.Slots = p.Version, p.Slots
 	}
+}
+
+// attempt returns the attempt of this process that waits with a place.
+func (l *line) attempt(p *Place) *attempt {
+	a := l.b.attempts[p.Owner]
+	if a == nil || a.state != waiting || a.place.ID != p.ID || a.place.Order != p.Order {
+		return nil
+	}
+	return a
 }

@@ -109,3 +109,29 @@ func TestManyProcesses(t *testing.T) {
 		free(t, s)
 	})
 }
+
+// A waiter whose place has ended puts another one at once, wherever it is in the line.
+func TestFollowedPlaceEnds(t *testing.T) {
+	viewers(t, 2, func(t *testing.T, s *placestest.Server, ps []*process, _ *counted) {
+		g := try(t, ps[0], request(backend.Share{}))
+		var all []*attempt
+		for range 3 {
+			all = append(all, acquire(t, ps[1], request(backend.Share{})))
+			all[len(all)-1].waiting(t)
+		}
+		time.Sleep(time.Second)
+		order := s.Queue(key).Places[3].Order
+		s.Delete(all[1].req.Owner)
+		time.Sleep(time.Second)
+		if q := s.Queue(key).Places; len(q) != 4 || q[3].Owner != all[1].req.Owner || q[3].Order <= order {
+			t.Errorf("want another place behind the others, got %+v", q)
+		}
+		for _, a := range []*attempt{all[0], all[2], all[1]} {
+			release(t, g)
+			time.Sleep(time.Second)
+			g = a.granted(t)
+		}
+		release(t, g)
+		free(t, s)
+	})
+}
