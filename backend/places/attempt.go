@@ -100,7 +100,7 @@ func (a *attempt) once(ctx context.Context, waits, late bool) error {
 	}
 	mode := Try
 	if waits {
-		mode = b.entry(a.req.Key)
+		mode = b.entry(a.req.Key, a.req.Share)
 	}
 	r, err := b.svc.Put(within, Put{Request: a.req, Session: s.Session, Mode: mode})
 	if mode == Enter {

@@ -41,11 +41,11 @@ type line struct {
 }
 
 // entry returns how an attempt that waits puts its place. The caller calls entered after an Enter.
-func (b *Backend) entry(key string) Mode {
+func (b *Backend) entry(key string, share backend.Share) Mode {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lines[key]
-	if l != nil && len(l.waiters)+len(l.queue.Places) > 0 || b.entering[key] == maxEntering {
+	if l != nil && (len(l.waiters) > 0 || !l.queue.Fits(share)) || b.entering[key] == maxEntering {
 		return Follow
 	}
 	b.entering[key]++

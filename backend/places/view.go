@@ -27,7 +27,8 @@ type event struct {
 	change Change
 }
 
-// crowds reports whether more than n sessions have places in a queue.
+// crowds reports whether more than n sessions have places in a queue, or may have: of those before the first place that
+// is known, each place may have its own.
 func (l *line) crowds(q *Queue, n int) bool {
 	if _, ok := l.b.svc.(Viewer); !ok {
 		return true

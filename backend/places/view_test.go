@@ -135,3 +135,22 @@ func TestFollowedPlaceEnds(t *testing.T) {
 		free(t, s)
 	})
 }
+
+// An attempt that holds at once does not report that it waits, also while the line of its key follows the queue.
+func TestRestingLine(t *testing.T) {
+	viewers(t, 2, func(t *testing.T, s *placestest.Server, ps []*process, _ *counted) {
+		work(t, ps, 2, 5)
+		g := try(t, ps[0], request(backend.Reader))
+		time.Sleep(10 * time.Millisecond)
+		if s.Watches() == 0 {
+			t.Fatal("no line follows the queue")
+		}
+		a := acquire(t, ps[1], request(backend.Reader))
+		release(t, a.granted(t))
+		if n := a.waits.Load(); n > 0 {
+			t.Errorf("a reader beside a reader reported %d times that it waits", n)
+		}
+		release(t, g)
+		free(t, s)
+	})
+}
