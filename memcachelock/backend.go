@@ -98,7 +98,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"With --disable-evictions a server that is full refuses writes: new locks, and for as long as it is full also renewals and releases, so that leases end.",
 			"Tokens begin with the clock of a client when a server does not know a lock, or has not for the margin: they rise over that if clocks of clients differ by less than the time since then.",
 			"A list of servers shares the keys among them. All clients need the same list; it is no replication.",
-			caveatMargin, backend.CaveatClockRates, backend.CaveatSnapshot,
+			caveatMargin, record.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 }

@@ -95,7 +95,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 		MaxTTL:   maxTTL(b.config.MaxAge),
 		Caveats: []string{
 			"Servers write to the disk every two minutes (sync_interval): a power failure of the machine of a single server, or of a majority, may lose locks and repeat tokens.",
-			record.CaveatDeadHolder, backend.CaveatClockRates, backend.CaveatSnapshot,
+			record.CaveatDeadHolder, record.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 	if b.config.Storage == jetstream.MemoryStorage {

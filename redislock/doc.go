@@ -1,4 +1,4 @@
-// Package redislock is the Redis driver of package lock. It works with Redis 6.0 or newer
+// Package redislock is the Redis driver of package lock. It works with Redis 6.2 or newer
 // and with Valkey, standalone and behind Sentinel, and with clusters of Redis 7.0 or newer.
 // Package redlock is the driver for a majority of independent masters (Redlock).
 //
@@ -81,7 +81,7 @@
 // and &@*, in a cluster &{*):
 //
 //	ACL SETUSER app on >password resetkeys resetchannels -@all ~lock:* ~{lock:* &lock:*
-//	  +evalsha +eval +script|load +get +set +del +exists +pttl +pexpire +pexpireat +type +time
+//	  +evalsha +eval +script|load +get +set +del +exists +pttl +pexpire +type +time
 //	  +hget +hset +hdel +hvals +zadd +zrem +zrange +zrangebyscore +zscore +zcard +publish +subscribe +pubsub|numsub
 //
 // and for some features

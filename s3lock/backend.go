@@ -128,7 +128,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 			"Requests cost money: a holder writes about 3.3 times in a TTL, and the first waiter of each process reads at every poll interval. docs/backends/s3.md has the sums.",
 			"Exclusion needs a store whose conditional writes are atomic. Opening refuses one that ignores the conditions, and cannot find one that checks them and then writes.",
 			"Do not delete the objects of locks, not even by a lifecycle rule: that frees a lock, and the tokens begin with the clock of a client again.",
-			record.CaveatDeadHolder, backend.CaveatClockRates, backend.CaveatSnapshot,
+			record.CaveatDeadHolder, record.CaveatClockRates, backend.CaveatSnapshot,
 		},
 	}
 }

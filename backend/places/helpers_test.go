@@ -44,8 +44,14 @@ func inVirtualTime(t *testing.T, f func(t *testing.T, s *placestest.Server)) {
 
 func open(t *testing.T, s *placestest.Server) *process {
 	t.Helper()
+	return openWith(t, s, func(svc places.Service) places.Service { return svc })
+}
+
+// openWith opens a process whose Service is what wrap returns.
+func openWith(t *testing.T, s *placestest.Server, wrap func(places.Service) places.Service) *process {
+	t.Helper()
 	svc := s.Client()
-	b := places.New(svc.Service(), places.Config{
+	b := places.New(wrap(svc.Service()), places.Config{
 		SessionTTL: func(ttl time.Duration) time.Duration { return ttl }, RequestTimeout: 5 * time.Second,
 	})
 	svc.Use(b)

@@ -129,13 +129,20 @@ func (l *line) changed(id string, c Change) {
 		l.reread = l.reread || !head.req.Share.Exclusive()
 		return
 	}
+	var ended *attempt // of this process
 	if i := l.queue.Index(id); i >= 0 {
-		l.queue.Places = slices.Delete(l.queue.Places, i, i+1)
+		ended = l.attempt(&l.queue.Places[i])
+		l.queue.remove(i)
 		l.reread = l.reread || l.queue.More
 		l.unsure = l.unsure || w != nil && len(l.unwatched(head)) > 0
 	}
-	if i := slices.IndexFunc(l.waiters, func(w *attempt) bool { return w.place.ID == id }); i >= 0 {
-		l.waiters[i].wakeWith(errRequeue)
+	for i := len(l.waiters) - 1; ended == nil && i >= 0 && l.waiters[i].place.Order > l.upTo; i-- {
+		if l.waiters[i].place.ID == id {
+			ended = l.waiters[i]
+		}
+	}
+	if ended != nil {
+		ended.wakeWith(errRequeue)
 	}
 	l.grant()
 }
@@ -325,7 +332,9 @@ func (l *line) read(ctx context.Context) error {
 		l.reread = true
 		return err
 	}
-	q.Places = slices.DeleteFunc(q.Places, func(p Place) bool { return slices.Contains(l.ended, p.ID) })
+	for _, id := range l.ended {
+		l.reread = l.reread || q.Index(id) >= 0 // it ended after the queue was read, or was put again before
+	}
 	l.queue, l.upTo = q, upTo
 	if last == 0 {
 		l.crowded = l.crowds(&q, maxViewed)

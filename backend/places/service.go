@@ -133,12 +133,29 @@ func (q *Queue) Fits(s backend.Share) bool {
 
 // Index returns where a place is, -1 if it is not there.
 func (q *Queue) Index(id string) int {
-	for i := len(q.Places) - 1; i >= 0; i-- {
+	for i := range q.Places {
 		if q.Places[i].ID == id {
 			return i
 		}
 	}
 	return -1
+}
+
+// position is Index for an event, which is mostly of the first place, or of a new one behind all others.
+func (q *Queue) position(p *Place) int {
+	if n := len(q.Places); n == 0 || p.Order > q.Places[n-1].Order {
+		return -1
+	}
+	return q.Index(p.ID)
+}
+
+// remove removes a place. That of the first one moves no other.
+func (q *Queue) remove(i int) {
+	if i == 0 {
+		q.Places = q.Places[1:]
+		return
+	}
+	q.Places = slices.Delete(q.Places, i, i+1)
 }
 
 // find returns where a place of that order is, or belongs.

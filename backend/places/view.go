@@ -50,7 +50,11 @@ func (l *line) followed() bool { return l.view != nil && l.view.complete }
 
 // gone reports whether a waiter has no place any more.
 func (l *line) gone(a *attempt) bool {
-	return l.followed() && a.place.Order <= l.upTo && l.queue.Index(a.place.ID) < 0
+	if !l.followed() || a.place.Order > l.upTo {
+		return false
+	}
+	i, found := l.queue.find(a.place.Order)
+	return !found || l.queue.Places[i].ID != a.place.ID
 }
 
 // nextFollowed is next for a line that follows its queue.
@@ -173,12 +177,12 @@ func (l *line) viewed(v *view, e event) {
 // apply changes the queue as an event says. One that is older than what was read changes nothing.
 func (l *line) apply(e event) {
 	p := e.place
-	if i := l.queue.Index(p.ID); i >= 0 {
+	if i := l.queue.position(&p); i >= 0 {
 		old := l.queue.Places[i]
 		if p.Version <= old.Version {
 			return
 		}
-		l.queue.Places = slices.Delete(l.queue.Places, i, i+1)
+		l.queue.remove(i)
 		if a := l.attempt(&old); a != nil && e.change == Ended {
 			a.wakeWith(errRequeue)
 		}

@@ -48,7 +48,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{
 		Name: "table", Scope: backend.ScopeNetwork, Loss: backend.LossTTL, Order: backend.Unordered,
 		Wake: backend.WakePoll, Fencing: backend.FencingMemory, MinTTL: 10 * time.Millisecond, MaxTTL: backend.MaxTTL,
-		Caveats: []string{backend.CaveatClockRates, backend.CaveatSnapshot},
+		Caveats: []string{record.CaveatClockRates, backend.CaveatSnapshot},
 	}
 }
 

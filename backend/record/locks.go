@@ -11,9 +11,13 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// CaveatDeadHolder is a caveat of every driver whose service does not end the lease of a dead holder.
-const CaveatDeadHolder = "A client takes the lock of a holder that died when it has itself seen it unchanged for a TTL, " +
-	"by Lock or by calls of TryLock. A process that calls TryLock once and ends never has."
+// Caveats of every driver whose service does not end the lease of a dead holder: its waiters count the TTL.
+const (
+	CaveatDeadHolder = "A client takes the lock of a holder that died when it has itself seen it unchanged for a TTL, " +
+		"by Lock or by calls of TryLock. A process that calls TryLock once and ends never has."
+	CaveatClockRates = "The clocks of the clients must run at rates that differ by less than 0.1 %: chrony needs " +
+		"maxslewrate 500 or less on each of them (its default, 83333, is 8.3 %)."
+)
 
 // Lateness is what a driver declares as [backend.Capabilities.Lateness] if a request crosses the network: a server that
 // hangs for longer than a TTL may execute what it has received.

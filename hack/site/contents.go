@@ -24,6 +24,7 @@ var menus = map[string][]group{
 			"docs/performance.md",
 		}},
 		{"Backends", backends("docs")},
+		{"Administration", administration("docs")},
 		{"Reference", []string{"docs/README.md", "docs/compatibility.md", "docs/glossary.md", "CHANGELOG.md", "SECURITY.md"}},
 		{"Internals", []string{
 			"docs/contract.md", "docs/matrix.md", "docs/faults.md", "docs/safety-steps.md", "docs/performance-shares.md",
@@ -36,6 +37,7 @@ var menus = map[string][]group{
 			"docs/zh/README.md",
 		}},
 		{"后端", backends("docs/zh")},
+		{"管理", administration("docs/zh")},
 	},
 }
 
@@ -50,6 +52,13 @@ var short = map[string]string{
 func backends(folder string) (files []string) {
 	for _, name := range []string{"memory", "file", "redis", "redlock", "postgresql", "mysql", "etcd", "zookeeper", "nats", "memcached", "s3"} {
 		files = append(files, path.Join(folder, "backends", name+".md"))
+	}
+	return files
+}
+
+func administration(folder string) (files []string) {
+	for _, name := range []string{"redis", "postgresql", "mysql"} {
+		files = append(files, path.Join(folder, "backends", name+"-administration.md"))
 	}
 	return files
 }

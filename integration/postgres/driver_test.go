@@ -152,7 +152,7 @@ func TestConcurrentCreation(t *testing.T) {
 }
 
 // TestLeastPrivileges calls all operations with the privileges of
-// docs/backends/postgresql.md.
+// docs/backends/postgresql-administration.md.
 func TestLeastPrivileges(t *testing.T) {
 	s, admin := server(t)
 	schema, err := pglock.Schema("locks.interlock")

@@ -42,7 +42,8 @@ if not waits and ARGV[5] ~= '0' then
   -- behind the last waiter, also if the clock was set back
   local last = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0)
   redis.call('ZADD', KEYS[2], integer(math.max(us, last + 1)), member)
-  waits, head = true, nil
+  waits = true
+  if head and #head < head_n then head[#head + 1] = member end
 end
 inform(self.owner)
 local ask, first_waiter = 0, parse_waiter(waiters(INFORMED)[1] or '')

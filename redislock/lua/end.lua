@@ -1,14 +1,15 @@
 local owner = ARGV[3]
-if ARGV[6] == 'd' and holder == owner then
-  read('ZCARD', KEYS[5])
-  local refusal = wrong_type(KEYS[4], KEYS[5])
-  if refusal then return refusal end
+if ARGV[6] == 'd' then
+  if holder == owner then
+    read('ZCARD', KEYS[5])
+    local refusal = wrong_type(KEYS[4], KEYS[5])
+    if refusal then return refusal end
+  end
+  despite_memory() -- the other ways begin by removing something
 end
 if ARGV[4] ~= '0' then
   redis.call('DEL', KEYS[6]) -- allowed when memory is exhausted, and then so is each write after it
   redis.call('SET', KEYS[6], '1', 'PX', ARGV[4])
-else
-  despite_memory()
 end
 begin(ARGV[2])
 local record = record_of(owner)
@@ -21,7 +22,7 @@ if ARGV[6] == 'd' then
     redis.call('HSET', KEYS[4], owner, address .. ' ' .. token .. ':1/0::' .. pushed .. meta)
     redis.call('ZADD', KEYS[5], integer(finish), owner)
     known, kind, permits, holder, holder_addr, finish, shares_changed = '', 'r', '', nil, nil, nil, true
-    forget_first()
+    first_end = nil
   end
 elseif record then
   drop(owner)

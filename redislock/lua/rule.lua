@@ -26,7 +26,7 @@ local function begin(addr)
     local over = read('ZRANGEBYSCORE', KEYS[5], '-inf', integer(us), 'LIMIT', 0, CHUNK) or {}
     for _, owner in ipairs(over) do
       local _, was, process = drop(owner)
-      if was then miss(process) end
+      if was then suspects[process], lapsed = true, true end
     end
     more = #over == CHUNK
     ended = #over > 0
@@ -34,8 +34,7 @@ local function begin(addr)
   else
     for process, p in pairs(unclaimed) do
       if process ~= holder_addr or not is_unclaimed(value) then
-        miss(process)
-        unclaimed[process] = nil
+        suspects[process], lapsed, unclaimed[process] = true, true, nil
       end
     end
   end
@@ -120,8 +119,7 @@ local function apply(was)
     local w = granted[1]
     value = w.address .. ' ' .. w.token .. w.meta
     holder, holder_addr, finish = w.owner, w.addr, us + w.lease * 1000
-    redis.call('SET', KEYS[1], value, 'PX', integer(w.lease))
-    if not w.own then redis.call('PEXPIREAT', KEYS[1], integer(math.ceil(us / 1000) + w.lease)) end
+    redis.call('SET', KEYS[1], value, 'PXAT', integer(math.ceil(us / 1000) + w.lease))
   else
     if not was then
       redis.call('DEL', KEYS[4], KEYS[5])
@@ -131,7 +129,7 @@ local function apply(was)
     redis.call('ZADD', KEYS[5], unpack(ends))
     value, shares_changed = true, true
   end
-  forget_first()
+  first_end = nil
   for _, addr in ipairs(order) do
     hint(addr, 'g ' .. integer(us) .. ' ' .. #messages[addr] .. ' ' .. table.concat(messages[addr]) .. KEYS[1])
   end
@@ -271,17 +269,17 @@ local function release()
   redis.call('DEL', KEYS[1])
   if holder_addr then unclaimed[holder_addr] = nil end
   kind, value, holder, holder_addr, finish = nil, false, nil, nil, nil
-  forget_first()
+  first_end = nil
 end
 
 -- set_finish and set_end set the end of a lease; without exactly it does not get earlier.
 local function set_finish(at, exactly)
   finish = exactly and at or math.max(finish, at)
   redis.call('PEXPIRE', KEYS[1], integer(left_of(finish)))
-  forget_first()
+  first_end = nil
 end
 
 local function set_end(owner, was, at, exactly)
   redis.call('ZADD', KEYS[5], integer(exactly and at or math.max(was, at)), owner)
-  forget_first()
+  first_end = nil
 end

@@ -80,14 +80,13 @@ local function first()
   end
   return first_record, first_end
 end
-local function forget_first() first_record, first_end = nil, nil end
 
 local shares_changed = false -- the marker must be written
 
 -- gone is called when shares were removed.
 local function gone()
   shares_changed = true
-  forget_first()
+  first_end = nil
   if (read('ZCARD', KEYS[5]) or 0) == 0 then
     remove(KEYS[1], KEYS[5])
     kind, permits, value, shares_changed = nil, '', false, false

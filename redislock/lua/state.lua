@@ -106,10 +106,6 @@ for type, text in string.gmatch(state, '(%l):(%S+)') do
 end
 if informed and informed > us then informed = nil end
 
-local function miss(addr)
-  suspects[addr], lapsed = true, true
-end
-
 -- channel_of returns the commands that count the subscribers of a process and publish to it, and the channel. A process
 -- of a cluster ('s') has a sharded channel in the slot of the key.
 local function channel_of(addr)

@@ -1,5 +1,5 @@
 // Package redlock is the driver of package lock over several independent Redis masters
-// (6.0 or newer, or Valkey), of which a majority must agree (Redlock). Package redislock is
+// (6.2 or newer, or Valkey), of which a majority must agree (Redlock). Package redislock is
 // for one server, Sentinel and clusters.
 //
 //	import _ "github.com/interlock-go/lock/redislock/redlock"

@@ -91,7 +91,7 @@ func probe(ctx context.Context, c redis.UniversalClient, cluster bool, scripts [
 		return f, nil
 	}
 	info := parseInfo(server.Val() + "\n" + memory.Val())
-	least := "6.0"
+	least := "6.2"
 	if cluster {
 		least = "7.0"
 	}
