@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/interlock-go/lock/cmd/lockbench/measure"
 )
@@ -32,12 +33,22 @@ func (c Costs) Remarks() (out []string) {
 	return out
 }
 
-// growthTables returns the tables without the failures behind dead waiters, which are remarks.
-func growthTables(r *measure.Report) []*measure.Growth {
-	all := r.Growth()
-	for _, g := range all {
-		if g.Kind == measure.Dead {
-			g.Figures = slices.DeleteFunc(slices.Clone(g.Figures), func(figure string) bool { return figure == "failures" })
+// growthTables returns the tables without the failures behind dead waiters, which are remarks. That of held leases is two:
+// what each costs, and what all together cost.
+func growthTables(r *measure.Report) (all []*measure.Growth) {
+	for _, g := range r.Growth() {
+		all = append(all, g)
+		without := func(of func(figure string) bool) []string { return slices.DeleteFunc(slices.Clone(g.Figures), of) }
+		switch g.Kind {
+		case measure.Dead:
+			g.Figures = without(func(figure string) bool { return figure == "failures" })
+		case measure.Held:
+			together := *g
+			together.About = "the same leases, all together"
+			of := func(figure string) bool { return strings.HasSuffix(figure, "of a core") || figure == "operations a second" }
+			together.Figures = without(func(figure string) bool { return !of(figure) })
+			g.Figures = without(of)
+			all = append(all, &together)
 		}
 	}
 	return all
