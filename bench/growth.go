@@ -45,7 +45,9 @@ func growthTables(r *measure.Report) (all []*measure.Growth) {
 		case measure.Held:
 			together := *g
 			together.About = "the same leases, all together"
-			of := func(figure string) bool { return strings.HasSuffix(figure, "of a core") || figure == "operations a second" }
+			of := func(figure string) bool {
+				return strings.HasSuffix(figure, "of a core") || figure == "operations a second"
+			}
 			together.Figures = without(func(figure string) bool { return !of(figure) })
 			g.Figures = without(of)
 			all = append(all, &together)
