@@ -110,6 +110,37 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// What held leases cost is two tables, since one has at most six columns.
+func TestHeldLeases(t *testing.T) {
+	scen, err := measure.NewGrowth(measure.Held, 20_000, time.Minute, -1, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &measure.Measurement{Target: "one", Scenario: scen.Name()}
+	for _, name := range []string{
+		"kB each", "goroutines each", "client, % of a core", "server, % of a core", "operations a second", "leases lost",
+	} {
+		m.Figures = append(m.Figures, measure.Figure{Name: name, Value: 1})
+	}
+	r := &measure.Report{
+		Targets: []measure.TargetInfo{{Name: "one"}}, Scenarios: []measure.Scenario{scen}, Runs: []*measure.Measurement{m},
+	}
+	var b bytes.Buffer
+	if err := GrowthDocument(&b, []Costs{{Service: "Memory", Reports: []*measure.Report{r}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\n| leases | kB each | goroutines each | leases lost |\n",
+		"\nHeld: the same leases, all together.\n",
+		"\n| leases | client, % of a core | server, % of a core | operations a second |\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page lacks %q:\n%s", want, b.String())
+		}
+	}
+	checkForm(t, b.String())
+}
+
 func TestSharesDocument(t *testing.T) {
 	var b bytes.Buffer
 	if err := SharesDocument(&b, []Shares{

@@ -38,22 +38,26 @@ func (c Costs) Remarks() (out []string) {
 func growthTables(r *measure.Report) (all []*measure.Growth) {
 	for _, g := range r.Growth() {
 		all = append(all, g)
-		without := func(of func(figure string) bool) []string { return slices.DeleteFunc(slices.Clone(g.Figures), of) }
 		switch g.Kind {
 		case measure.Dead:
-			g.Figures = without(func(figure string) bool { return figure == "failures" })
+			without(g, func(figure string) bool { return figure == "failures" })
 		case measure.Held:
 			together := *g
 			together.About = "the same leases, all together"
-			of := func(figure string) bool {
-				return strings.HasSuffix(figure, "of a core") || figure == "operations a second"
-			}
-			together.Figures = without(func(figure string) bool { return !of(figure) })
-			g.Figures = without(of)
+			without(&together, func(figure string) bool { return !ofAllLeases(figure) })
+			without(g, ofAllLeases)
 			all = append(all, &together)
 		}
 	}
 	return all
+}
+
+func without(g *measure.Growth, which func(figure string) bool) {
+	g.Figures = slices.DeleteFunc(slices.Clone(g.Figures), which)
+}
+
+func ofAllLeases(figure string) bool {
+	return strings.HasSuffix(figure, "of a core") || figure == "operations a second"
 }
 
 func growthRemarks(r *measure.Report) []string {

@@ -71,6 +71,7 @@ end
 local first_record, first_end
 local function first()
   if not first_end then
+    first_record = nil
     if kind == 'x' then
       first_record, first_end = value, finish
     elseif kind then
