@@ -122,7 +122,7 @@ func TestReleasesWithoutAnAnswer(t *testing.T) {
 			ms[i].set("end", none)
 			ms[i].slow(10 * time.Millisecond)
 		}
-		ms[2].announce("k", "one more") // so that it asks
+		ms[2].announce("k", "another") // so that it asks
 		time.Sleep(time.Second)
 		select {
 		case err := <-ended:

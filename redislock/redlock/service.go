@@ -48,12 +48,18 @@ func (s *service) Acquire(ctx context.Context, at queue.Attempt) (queue.Answer, 
 	if left := s.keys.yields(at.Key); left > 0 {
 		return queue.Answer{Sent: sent, Left: left, Watch: true}, nil
 	}
-	a := s.attempt(at.Request)
+	a, c := s.attempt(at.Request), s.keys.asks(at.Key)
 	t, end := a.ask(ctx)
 	s.suspect(t.all)
 	if t.agreed >= s.need && a.hold(t.token) {
+		s.keys.asked(c, at.Owner, false)
 		return queue.Answer{Sent: sent, Granted: true, Token: t.token, Left: at.TTL}, nil
 	}
+	holder := ""
+	if t.rivalVotes >= s.need {
+		holder = t.rival.Owner
+	}
+	soon := s.keys.asked(c, holder, at.Mode == queue.NoQueue) || holder == ""
 	if a.giveUp(); end == nil {
 		a.undo(ctx)
 		end = ctx.Err()
@@ -63,10 +69,10 @@ func (s *service) Acquire(ctx context.Context, at queue.Attempt) (queue.Answer, 
 	}
 	votes := len(t.mine) + t.theirs
 	if end == nil && t.theirs > 0 && votes >= s.need {
-		if t.rivalVotes >= s.need {
+		if holder != "" {
 			s.keys.overtaken(at.Key)
 		}
-		return queue.Answer{Sent: sent, Holder: t.rival, Left: a.again(&t, sent), Watch: true}, nil
+		return queue.Answer{Sent: sent, Holder: t.rival, Left: a.again(&t, sent, soon), Watch: true}, nil
 	}
 	err := t.err(s)
 	switch {

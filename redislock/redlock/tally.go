@@ -80,11 +80,11 @@ func (t *tally) err(s *service) error {
 	return failed(s, "voted", len(t.mine)+t.theirs, t.all)
 }
 
-// again returns in how long, from sent, a refused attempt asks again: when so many leases end that a quorum is free, or
-// soon, at random, if no attempt has a majority.
-func (a *attempt) again(t *tally, sent time.Time) time.Duration {
+// again returns in how long, from sent, a refused attempt asks again: soon, at random, or when so many leases end that a
+// quorum is free.
+func (a *attempt) again(t *tally, sent time.Time, soon bool) time.Duration {
 	const fewest, most = 4 * time.Millisecond, 6 // the pause doubles
-	if t.rivalVotes < a.s.need {
+	if soon {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.splits++

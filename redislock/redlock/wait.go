@@ -27,14 +27,18 @@ type contentions struct {
 }
 
 type contention struct {
-	users     int
-	stop      []func()
-	owner     string // whose release was announced last
-	announced int    // nodes that have announced it
-	timer     *time.Timer
-	releases  int       // of this process in a row, while others waited
-	last      string    // whose release that was
-	yields    time.Time // until when it lets them ask first
+	users int
+	stop  []func()
+	timer *time.Timer
+
+	holder    string              // whose release the waiters wait for, "" if they ask soon
+	announced int                 // nodes that have announced it
+	requests  int                 // attempts that ask at present
+	ended     map[string]struct{} // owners of whom a node has announced the end of a grant meanwhile
+
+	releases int       // of this process in a row, while others waited
+	last     string    // whose release that was
+	yields   time.Time // until when it lets them ask first
 }
 
 // get returns the contention of a key. k.mu is held.
@@ -44,7 +48,7 @@ func (k *contentions) get(key string) *contention {
 		if len(k.all) >= maxContentions {
 			maps.DeleteFunc(k.all, func(_ string, c *contention) bool { return c.users == 0 })
 		}
-		c = &contention{}
+		c = &contention{ended: map[string]struct{}{}}
 		k.all[key] = c
 	}
 	return c
@@ -110,8 +114,9 @@ func (s *service) Listen(ctx context.Context, key string) error {
 // Doubt implements queue.Pusher: there are no grants by events.
 func (*service) Doubt(string) {}
 
-// announced handles the announcement of a release by a node. The waiters ask after the first one, and again when a quorum
-// has announced it: after the first others may still hold.
+// announced handles the announcement of a node that a grant of an owner has ended there. The waiters ask after the first
+// one of the holder, and again when a quorum has announced it: after the first others may still hold. Attempts that have
+// failed announce that too. If that made all others ask at once, these would split the votes again.
 func (s *service) announced(key, owner string, left time.Duration, processes int) {
 	s.keys.mu.Lock()
 	defer s.keys.mu.Unlock()
@@ -119,11 +124,14 @@ func (s *service) announced(key, owner string, left time.Duration, processes int
 	if c == nil || c.users == 0 {
 		return
 	}
-	if owner != c.owner {
-		c.owner, c.announced = owner, 0
-	}
 	if owner != c.last { // another process has had the key
 		c.releases, c.yields = 0, time.Time{}
+	}
+	if c.requests > 0 {
+		c.ended[owner] = struct{}{}
+	}
+	if owner != c.holder {
+		return
 	}
 	if c.announced++; c.announced != 1 && c.announced != s.need {
 		return
@@ -132,6 +140,35 @@ func (s *service) announced(key, owner string, left time.Duration, processes int
 		c.timer.Stop()
 	}
 	c.timer = time.AfterFunc(left+rand.N(window(processes)), func() { s.events.Interrupted(key) })
+}
+
+// asks records that an attempt begins to ask for a key. It returns nil if nobody waits for that.
+func (k *contentions) asks(key string) *contention {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.all[key]
+	if c != nil {
+		c.requests++
+	}
+	return c
+}
+
+// asked records that an attempt has asked, and the holder that the waiters wait for, unless keep is set. It reports whether
+// the end of a grant of the holder was announced meanwhile: it may be the release.
+func (k *contentions) asked(c *contention, holder string, keep bool) (ends bool) {
+	if c == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !keep {
+		c.holder, c.announced = holder, 0
+	}
+	_, ends = c.ended[holder]
+	if c.requests--; c.requests == 0 {
+		clear(c.ended)
+	}
+	return ends
 }
 
 // released records that an attempt of this process has released a key for which so many other processes wait. It asks for

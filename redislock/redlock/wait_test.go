@@ -140,3 +140,80 @@ func TestRedlockCancelledWaiter(t *testing.T) {
 		}
 	})
 }
+
+// Late announcements of the failed rounds of a holder do not count as those of its release.
+func TestReleaseOfAHolderWhoseRoundsHadFailed(t *testing.T) {
+	for name, together := range map[string]bool{"waiter of the same process": true, "of another": false} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, 5, func(t *testing.T, c cluster) {
+				p, ms := c.open()
+				other := p
+				if !together {
+					other, ms = c.open()
+				}
+				req := redlockRequest("k", 1)
+				g, err := p.TryAcquire(t.Context(), req)
+				must(t, err)
+				next := waits(t, t.Context(), other, redlockRequest("k", 2))
+				for _, m := range ms[:3] {
+					m.announce("k", req.Owner)
+				}
+				time.Sleep(time.Second)
+				must(t, g.Release(t.Context()))
+				time.Sleep(time.Second)
+				select {
+				case n := <-next:
+					must(t, n.err)
+					must(t, n.grant.Release(t.Context()))
+				default:
+					t.Error("no grant in the second after the release")
+				}
+			})
+		})
+	}
+}
+
+// A release wakes a waiter whatever step of its requests it meets.
+func TestReleaseWhileAsking(t *testing.T) {
+	for after := time.Millisecond; after < 80*time.Millisecond; after += 3 * time.Millisecond {
+		virtual(t, 5, func(t *testing.T, c cluster) {
+			holder, _ := c.open()
+			other, ms := c.open()
+			for _, m := range ms {
+				m.slow(10 * time.Millisecond)
+			}
+			g, err := holder.TryAcquire(t.Context(), redlockRequest("k", 1))
+			must(t, err)
+			time.AfterFunc(after, func() { must(t, g.Release(t.Context())) })
+			begun := time.Now()
+			next, err := other.Acquire(t.Context(), redlockRequest("k", 2))
+			must(t, err)
+			if took := time.Since(begun) - after; took > 200*time.Millisecond {
+				t.Errorf("released after %v: the next holder came %v later", after, took)
+			}
+			must(t, next.Release(t.Context()))
+		})
+	}
+}
+
+// An attempt that ends the grants of a failed round does not make the waiters ask.
+func TestFailedRoundWakesNoWaiter(t *testing.T) {
+	virtual(t, 5, func(t *testing.T, c cluster) {
+		r, ms := c.open()
+		for i := range ms {
+			c.taken(i, "k", "another", time.Hour)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		next := waits(t, ctx, r, redlockRequest("k", 1))
+		before := ms[0].count("acquire")
+		for _, m := range ms {
+			m.announce("k", "failed")
+			time.Sleep(time.Second)
+		}
+		if n := ms[0].count("acquire") - before; n > 0 {
+			t.Errorf("the waiter asked %d times", n)
+		}
+		cancel()
+		<-next
+	})
+}
