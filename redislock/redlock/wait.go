@@ -142,7 +142,7 @@ func (s *service) announced(key, owner string, left time.Duration, processes int
 	c.timer = time.AfterFunc(left+rand.N(window(processes)), func() { s.events.Interrupted(key) })
 }
 
-// asks records that an attempt begins to ask for a key. It returns nil if nobody waits for that.
+// asks records that an attempt begins to ask for a key. It returns nil if no attempt waits for that.
 func (k *contentions) asks(key string) *contention {
 	k.mu.Lock()
 	defer k.mu.Unlock()
