@@ -22,7 +22,9 @@ BEGIN
     COMMIT AND NO CHAIN NO RELEASE;
     SET p_seen = '';
   END IF;
-  SELECT COUNT(*) INTO n FROM `interlock_events` e WHERE e.process = p_process AND NOT FIND_IN_SET(e.id, p_seen);
+  -- The server forgets a KILL QUERY when a statement ends, so the sleep would not end. An expression forgets nothing.
+  SET n = (SELECT COUNT(*) FROM `interlock_events` e
+    WHERE e.process = p_process AND NOT FIND_IN_SET(e.id, p_seen) FOR UPDATE SKIP LOCKED);
   IF p_seconds > 0 AND n = 0 THEN
     IF p_named THEN
       SET slept = IF(GET_LOCK(CONCAT('interlock.', p_process, '.sleep'), p_seconds) = 0, 1, -1);
