@@ -63,7 +63,7 @@ func newStatements(table string) (statements, error) {
 		&s.downgrade:      "SELECT 1::bigint, a.* FROM interlock_rule('downgrade', $1, $2, $3, '', 0, 0, 0, false, '', '', true) a",
 		&s.unusedVersions: "SELECT encode(substr(name, 2), 'escape') FROM interlock WHERE name > decode('00', 'hex') AND name < decode('01', 'hex') AND since < (extract(epoch FROM now()) * 1000000)::bigint - $1::bigint\n\tAND name <> decode('00', 'hex') || $2::text::bytea",
 		&s.forgetVersion:  "DELETE FROM interlock WHERE name = decode('00', 'hex') || $1::text::bytea",
-		&s.columns:        "SELECT t.*, p.* FROM interlock t, interlock_places p LIMIT 0",
+		&s.columns:        "SELECT t.*, p.* FROM interlock t, interlock_places p WHERE false",
 	} {
 		*to = s.expand(text)
 	}
