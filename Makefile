@@ -110,11 +110,12 @@ bench: ## benchmarks, without tests
 	LOCK_TEST_ALL=1 go test -run '^$$' -bench . -benchmem $(PATTERNS)
 
 MEASURE ?= Peers|Shares|Growth
+SERVICE ?= .
 
 .PHONY: performance
-performance: ## measure and write docs/performance*.md and their pictures (more than an hour; leave the machine alone meanwhile); MEASURE=Shares: one page
+performance: ## measure and write docs/performance*.md and their pictures (hours; leave the machine alone meanwhile); MEASURE=Peers SERVICE=etcd: a part
 	hack/setup.sh all
-	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench '^Benchmark($(MEASURE))$$' -benchtime 1x -timeout 4h ./bench -documents $(CURDIR)/docs
+	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench '^Benchmark($(MEASURE))$$/$(SERVICE)' -benchtime 1x -timeout 4h ./bench -documents $(CURDIR)/docs
 	go run ./hack/pictures
 
 .PHONY: cover

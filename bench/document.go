@@ -189,11 +189,11 @@ func (c Comparison) section() section {
 	if sums := c.Near.Summaries(); len(sums) > 0 {
 		about = fmt.Sprintf("%s on the same machine, raw round trip %s", about, measure.Short(sums[0].Raw))
 	}
-	return section{c.Service, about + ".", append([]table{c.many()}, c.tables()...), growthTables(c.Growth), c.remarks()}
+	about += ". Measured with " + machine(c.Near.Machine, c.Near.Started)
+	return section{c.Service, fold(about + "."), append([]table{c.many()}, c.tables()...), growthTables(c.Growth), c.remarks()}
 }
 
-// Document writes comparisons as docs/performance.md. What it says of the load and of the machine is that of the first
-// comparison. It returns an error if there is none, or if that has no contended scenario.
+// Document writes comparisons as docs/performance.md. What it says of the load is that of the first comparison. It returns an error if there is none, or if that has no contended scenario.
 func Document(w io.Writer, all []Comparison) error {
 	if len(all) == 0 {
 		return errors.New("bench: no comparison was measured")
@@ -205,12 +205,11 @@ func Document(w io.Writer, all []Comparison) error {
 	}
 	scen := first.Near.Scenarios[i]
 	data := struct {
-		Machine                 string
 		Delay, For, Hold, Think time.Duration
 		Rounds                  int
 		Services                []section
 	}{
-		machine(first.Near.Machine, first.Near.Started), first.Delayed.Delay, scen.For, scen.Hold, scen.Think, first.Near.Rounds, nil,
+		first.Delayed.Delay, scen.For, scen.Hold, scen.Think, first.Near.Rounds, nil,
 	}
 	for _, c := range all {
 		data.Services = append(data.Services, c.section())

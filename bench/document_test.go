@@ -85,7 +85,7 @@ func TestDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		doc := b.String()
-		for _, want := range []string{"## Memory\n", "Memory 1 on the same machine, raw round trip 1ms", "\n| one | 2.00 | ", "\n| other | 2.00 | ", "\n| one | 64 | ", "(images/many-waiters.svg)", "\n| two writes | 2.00 | – | – | – | – |\n", "\n| | locks a second | p50, µs | server's processor, µs |", " (× 1.00) | 0.00 | ", "| 2.00 | – | – | – |\n"} {
+		for _, want := range []string{"## Memory\n", "Memory 1 on the same machine, raw round trip 1ms. Measured with ", "\n| one | 2.00 | ", "\n| other | 2.00 | ", "\n| one | 64 | ", "(images/many-waiters.svg)", "\n| two writes | 2.00 | – | – | – | – |\n", "\n| | locks a second | p50, µs | server's processor, µs |", " (× 1.00) | 0.00 | ", "| 2.00 | – | – | – |\n"} {
 			if !strings.Contains(doc, want) {
 				t.Errorf("the document lacks %q:\n%s", want, doc)
 			}
@@ -96,7 +96,7 @@ func TestDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		doc = b.String()
-		for _, want := range []string{"## Memory\n\nWaiters: N workers", "\n| waiters | cycles a second |", "\n| 64 | ", " (× "} {
+		for _, want := range []string{"## Memory\n\nMeasured with ", "\n\nWaiters: N workers", "\n| waiters | cycles a second |", "\n| 64 | ", " (× "} {
 			if !strings.Contains(doc, want) {
 				t.Errorf("the page of growth lacks %q:\n%s", want, doc)
 			}
@@ -181,5 +181,18 @@ func checkForm(t *testing.T, doc string) {
 		if n != cells || n > 6 {
 			t.Errorf("a row of %d cells in a table of %d: %s", n, cells, l)
 		}
+	}
+}
+
+// TestMerge: a page keeps the sections of the services that were not measured.
+func TestMerge(t *testing.T) {
+	const head, last = "# Page\n\nText.\n", "\n## Measure it yourself\n\nSo.\n"
+	old := "# Old\n" + "\n## A\n\nold a\n" + "\n## B\n\nold b\n" + "\n## Gone\n\nold\n" + "\n## Measure it yourself\n\nOld.\n"
+	got := merge(old, head+"\n## C\n\nnew c\n"+"\n## B\n\nnew b\n"+last, []string{"A", "B", "C"})
+	if want := head + "\n## A\n\nold a\n" + "\n## B\n\nnew b\n" + "\n## C\n\nnew c\n" + last; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := merge("", head+last, []string{"A"}); got != head+last {
+		t.Errorf("without a page before it: got\n%s", got)
 	}
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"io"
@@ -23,6 +24,36 @@ func page(w io.Writer, name string, data any) error {
 		return err
 	}
 	return t.Execute(w, data)
+}
+
+// merge returns a new page, with the sections of those services that only the page before it has. So the services can be
+// measured one after the other.
+func merge(old, new string, services []string) string {
+	before, now := sections(old), sections(new)
+	var b strings.Builder
+	b.WriteString(now[""])
+	for _, s := range services {
+		b.WriteString(cmp.Or(now[s], before[s]))
+	}
+	b.WriteString(now[lastSection])
+	return b.String()
+}
+
+const lastSection = "Measure it yourself"
+
+// sections returns the sections of a page by their headings, and what is before the first one.
+func sections(text string) map[string]string {
+	const heading = "\n## "
+	out := map[string]string{}
+	for i, part := range strings.Split(text, heading) {
+		name, _, _ := strings.Cut(part, "\n")
+		if i == 0 {
+			out[""] = part
+			continue
+		}
+		out[name] = heading + part
+	}
+	return out
 }
 
 // machine returns a description of a machine and of the day of a run.

@@ -3,9 +3,11 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +31,7 @@ import (
 )
 
 var (
-	documents = flag.String("documents", "", "write the pages of the benchmarks Peers, Shares and Growth that ran into this folder")
+	documents = flag.String("documents", "", "write the pages of the benchmarks Peers, Shares and Growth that ran into this folder; services that did not run keep their sections")
 	rounds    = flag.Int("rounds", 4, "rounds of BenchmarkPeers")
 	each      = flag.Duration("each", 1500*time.Millisecond, "length of each measurement of BenchmarkPeers")
 )
@@ -58,14 +60,19 @@ func TestMain(m *testing.M) {
 }
 
 func writeDocuments(folder string) error {
+	var names []string
+	for _, s := range services {
+		names = append(names, s.name)
+	}
 	for _, page := range []struct {
-		file     string
-		measured int
-		write    func(io.Writer) error
+		file      string
+		measured  int
+		byService bool
+		write     func(io.Writer) error
 	}{
-		{"performance.md", len(comparisons), func(w io.Writer) error { return Document(w, comparisons) }},
-		{"performance-shares.md", len(shares), func(w io.Writer) error { return SharesDocument(w, shares) }},
-		{"performance-growth.md", len(costs), func(w io.Writer) error { return GrowthDocument(w, costs) }},
+		{"performance.md", len(comparisons), true, func(w io.Writer) error { return Document(w, comparisons) }},
+		{"performance-shares.md", len(shares), false, func(w io.Writer) error { return SharesDocument(w, shares) }},
+		{"performance-growth.md", len(costs), true, func(w io.Writer) error { return GrowthDocument(w, costs) }},
 	} {
 		if page.measured == 0 {
 			continue
@@ -74,7 +81,15 @@ func writeDocuments(folder string) error {
 		if err := page.write(&b); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(folder, page.file), b.Bytes(), 0o644); err != nil {
+		file, text := filepath.Join(folder, page.file), b.String()
+		if page.byService {
+			old, err := os.ReadFile(file)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			text = merge(string(old), text, names)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
