@@ -193,7 +193,8 @@ func (c Comparison) section() section {
 	return section{c.Service, fold(about + "."), append([]table{c.many()}, c.tables()...), growthTables(c.Growth), c.remarks()}
 }
 
-// Document writes comparisons as docs/performance.md. What it says of the load is that of the first comparison. It returns an error if there is none, or if that has no contended scenario.
+// Document writes comparisons as docs/performance.md. What it says of the load is that of the first comparison. It
+// returns an error if there is none, or if that has no contended scenario.
 func Document(w io.Writer, all []Comparison) error {
 	if len(all) == 0 {
 		return errors.New("bench: no comparison was measured")

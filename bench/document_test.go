@@ -96,7 +96,7 @@ func TestDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		doc = b.String()
-		for _, want := range []string{"## Memory\n\nMeasured with ", "\n\nWaiters: N workers", "\n| waiters | cycles a second |", "\n| 64 | ", " (× "} {
+		for _, want := range []string{"## Memory\n\nWaiters: N workers", "\n| waiters | cycles a second |", "\n| 64 | ", " (× "} {
 			if !strings.Contains(doc, want) {
 				t.Errorf("the page of growth lacks %q:\n%s", want, doc)
 			}

@@ -16,9 +16,6 @@ type Costs struct {
 	Reports []*measure.Report
 }
 
-// Machine returns a description of the machine and of the day.
-func (c Costs) Machine() string { return machine(c.Reports[0].Machine, c.Reports[0].Started) }
-
 // Tables returns the tables of the scenarios, of at most six columns.
 func (c Costs) Tables() []*measure.Growth {
 	var all []*measure.Growth
@@ -80,5 +77,9 @@ func GrowthDocument(w io.Writer, all []Costs) error {
 	if len(all) == 0 {
 		return errors.New("bench: no growth was measured")
 	}
-	return page(w, "performance-growth.md.tmpl", struct{ Services []Costs }{all})
+	first := all[0].Reports[0]
+	return page(w, "performance-growth.md.tmpl", struct {
+		Machine  string
+		Services []Costs
+	}{machine(first.Machine, first.Started), all})
 }

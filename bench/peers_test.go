@@ -31,7 +31,7 @@ import (
 )
 
 var (
-	documents = flag.String("documents", "", "write the pages of the benchmarks Peers, Shares and Growth that ran into this folder; services that did not run keep their sections")
+	documents = flag.String("documents", "", "write the pages of the benchmarks Peers, Shares and Growth that ran into this folder; services without a run of Peers keep their sections")
 	rounds    = flag.Int("rounds", 4, "rounds of BenchmarkPeers")
 	each      = flag.Duration("each", 1500*time.Millisecond, "length of each measurement of BenchmarkPeers")
 )
@@ -72,7 +72,7 @@ func writeDocuments(folder string) error {
 	}{
 		{"performance.md", len(comparisons), true, func(w io.Writer) error { return Document(w, comparisons) }},
 		{"performance-shares.md", len(shares), false, func(w io.Writer) error { return SharesDocument(w, shares) }},
-		{"performance-growth.md", len(costs), true, func(w io.Writer) error { return GrowthDocument(w, costs) }},
+		{"performance-growth.md", len(costs), false, func(w io.Writer) error { return GrowthDocument(w, costs) }},
 	} {
 		if page.measured == 0 {
 			continue

@@ -45,7 +45,7 @@ func TestWakeWhileReading(t *testing.T) {
 			fmt.Sprintf("CREATE PROCEDURE wakes() %s KILL QUERY %d; SELECT begun, %s; END", begin, id, micros))
 		woken, slept := 0, 0
 		for range rounds {
-			begun := make(chan int64) // when a whole sleep began; closed if there was none
+			begun := make(chan int64, 1) // when a whole sleep began; closed if there was none
 			go func() {
 				defer close(begun)
 				rows, err := listener.QueryContext(t.Context(), "CALL listens()")
