@@ -12,8 +12,8 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-// While the server answers no acquire, a connection is left to renewals and releases. The attempts
-// that wait have sent nothing: they cost no goroutine of the driver, and leave nothing.
+// While the server answers no acquire, a connection is left to renewals and releases. The attempts that are not in the
+// first batches have sent nothing: they cost no goroutine of the driver, and leave nothing.
 func TestAcquiresLeaveConnections(t *testing.T) {
 	px := newProxy(t, sharedServer(t))
 	b := openURL(t, "redis://"+px.Addr+"?pool_size=4&read_timeout=1m&prefix="+newPrefix())
@@ -39,7 +39,7 @@ func TestAcquiresLeaveConnections(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the requests hang", func() bool { return hanging.Load() == 3 })
+	eventually(t, "the requests hang", func() bool { return hanging.Load() >= 2 })
 	for range 20 {
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 		must(t, g.Renew(limited, 10*time.Second))
@@ -51,7 +51,7 @@ func TestAcquiresLeaveConnections(t *testing.T) {
 	cancel()
 	wg.Wait()
 	must(t, g.Release(t.Context()))
-	if n := unknown.Load(); n != 3 {
-		t.Errorf("%d requests were sent over 3 connections", n)
+	if connections, sent := hanging.Load(), unknown.Load(); connections > 3 || sent >= attempts {
+		t.Errorf("%d requests were sent over %d connections", sent, connections)
 	}
 }

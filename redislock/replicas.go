@@ -13,26 +13,9 @@ import (
 	"github.com/interlock-go/lock/redislock/internal/server"
 )
 
-// eval runs a script. With WithWaitReplicas, WAIT follows on the same connection in the
-// same round trip, and eval also returns how many replicas have the write.
-func (b *service) eval(ctx context.Context, s *protocol.Script, keys []string, args ...any) (protocol.Reply, int, error) {
-	if b.opt.replicas == 0 {
-		r, err := b.srv.Eval(ctx, s, keys, args...)
-		return r, 0, err
-	}
-	leave, err := b.srv.EnterPlace(ctx, s, keys[0])
-	if err != nil {
-		return protocol.Reply{}, 0, err
-	}
-	res, err := call.Detached(ctx, b.srv.Life, func(within context.Context, sending *call.Sending) (evalResult, error) {
-		defer leave()
-		return b.evalWait(ctx, within, sending, s, keys, args)
-	})
-	return res.reply, res.replicas, err
-}
-
-// evalWait sends the requests with the context within, and repeats them until ctx ends.
-func (b *service) evalWait(ctx, within context.Context, sending *call.Sending, s *protocol.Script, keys []string, args []any) (evalResult, error) {
+// evalWait is server.Server.Confirm with WithWaitReplicas: WAIT follows the script on the same connection in the same round
+// trip. go-redis does not follow redirections of such a pipeline.
+func (b *service) evalWait(ctx, within context.Context, sending *call.Sending, s *protocol.Script, keys []string, args []any) (protocol.Reply, error) {
 	var sent time.Time
 	var script, wait protocol.Once
 	at, err := b.node(ctx, keys[0])
@@ -65,22 +48,17 @@ func (b *service) evalWait(ctx, within context.Context, sending *call.Sending, s
 	}
 	if err != nil {
 		b.failed(err)
-		return evalResult{}, server.Classify(err, sending)
+		return protocol.Reply{}, server.Classify(err, sending)
 	}
 	r, err := protocol.ParseReply(script.Val(), sent)
 	if err == nil {
 		err = wait.Err()
 	}
 	if err != nil {
-		return evalResult{}, backend.Uncertain(server.Failure(err))
+		return protocol.Reply{}, backend.Uncertain(server.Failure(err))
 	}
-	return evalResult{r, acknowledged(wait)}, nil
-}
-
-// evalResult is the reply of a script, and how many replicas have its write.
-type evalResult struct {
-	reply    protocol.Reply
-	replicas int
+	r.Replicas = acknowledged(wait)
+	return r, nil
 }
 
 func (b *service) waitCommand(ctx context.Context) protocol.Once {

@@ -45,7 +45,9 @@ func newService(client redis.UniversalClient, o options) *service {
 	}
 	b := &service{srv: server.New(client), proc: protocol.NewProcess(o.prefix, kind), opt: o, scripts: theScripts}
 	b.channelPrefix, b.channel = b.proc.ChannelPrefix(), b.proc.Channel()
-	b.srv.Failed = b.requestFailed
+	if b.srv.Failed = b.requestFailed; o.replicas > 0 {
+		b.srv.Confirm = b.evalWait
+	}
 	b.subs = newSubscriptions(b)
 	return b
 }
@@ -70,11 +72,11 @@ func (b *service) acquire(ctx context.Context, a queue.Attempt, more []any) (que
 	if more != nil {
 		keys, args = append(keys, b.proc.Marker()), append(args, more...)
 	}
-	r, replicas, err := b.eval(ctx, b.scripts.acquire, keys, args...)
+	r, err := b.srv.EvalConfirmed(ctx, b.scripts.acquire, keys, args...)
 	var pass time.Duration // of the replies before
 	for err == nil && r.Status == again {
 		pass = queue.Sooner(pass, protocol.OfMillis(r.Num(0)))
-		r, replicas, err = b.eval(ctx, b.scripts.acquire, keys, args...)
+		r, err = b.srv.EvalConfirmed(ctx, b.scripts.acquire, keys, args...)
 	}
 	switch {
 	case redis.IsTryAgainError(err): // the slot migrates
@@ -93,8 +95,8 @@ func (b *service) acquire(ctx context.Context, a queue.Attempt, more []any) (que
 	ans.Left, ans.NoPlace = protocol.OfMillis(r.Num(0)), r.Num(2) == 1
 	ans.Pass = queue.Sooner(pass, protocol.OfMillis(r.Num(1)))
 	if r.Status == yes {
-		if replicas < b.opt.replicas {
-			return ans, r, b.unacknowledged(ctx, a, replicas)
+		if r.Replicas < b.opt.replicas {
+			return ans, r, b.unacknowledged(ctx, a, r.Replicas)
 		}
 		ans.Granted, ans.Token, ans.Slots = true, uint64(max(r.Num(3), 0)), parseSlots(r.Str(4))
 		return ans, r, nil
@@ -131,11 +133,11 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	all := make([]queue.Renewed, len(holds))
 	if len(holds) == 1 {
 		c := b.renewal(holds[0])
-		r, replicas, err := b.eval(ctx, b.scripts.renew, c.Keys, c.Args...)
+		r, err := b.srv.EvalConfirmed(ctx, b.scripts.renew, c.Keys, c.Args...)
 		if err == nil && r.Status == heldByShares {
-			r, replicas, err = b.eval(ctx, b.scripts.renewKey, []string{c.Keys[0], c.Keys[3], c.Keys[4]}, c.Args...)
+			r, err = b.srv.EvalConfirmed(ctx, b.scripts.renewKey, []string{c.Keys[0], c.Keys[3], c.Keys[4]}, c.Args...)
 		}
-		all[0] = b.renewed(r, replicas, err)
+		all[0] = b.renewed(r, err)
 		return all
 	}
 	if b.srv.Cluster != nil {
@@ -151,14 +153,13 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 		wait = b.waitCommand
 	}
 	for i, r := range b.batch(ctx, b.scripts.renew, calls, wait) {
-		replicas := 0
 		if r.Err == nil && wait != nil {
-			replicas = acknowledged(r.Last)
+			r.Reply.Replicas = acknowledged(r.Last)
 			if err := r.Last.Err(); err != nil {
 				r.Err = backend.Uncertain(server.Failure(err))
 			}
 		}
-		all[i] = b.renewed(r.Reply, replicas, r.Err)
+		all[i] = b.renewed(r.Reply, r.Err)
 	}
 	return all
 }
@@ -178,13 +179,13 @@ func (b *service) renewal(h queue.Hold) server.Call {
 	return c
 }
 
-func (b *service) renewed(r protocol.Reply, replicas int, err error) queue.Renewed {
+func (b *service) renewed(r protocol.Reply, err error) queue.Renewed {
 	switch {
 	case err != nil:
 	case r.Status == protocol.No:
 		err = fmt.Errorf("%w: the redis key is not ours any more", backend.ErrLost)
-	case replicas < b.opt.replicas:
-		err = backend.Uncertain(b.tooFewReplicas(replicas)) // the master has extended the lease
+	case r.Replicas < b.opt.replicas:
+		err = backend.Uncertain(b.tooFewReplicas(r.Replicas)) // the master has extended the lease
 	}
 	return queue.Renewed{Sent: r.Sent, Now: micros(r.US), Pass: protocol.OfMillis(r.Num(0)), Err: err}
 }
@@ -219,10 +220,10 @@ func (b *service) end(ctx context.Context, e queue.End) queue.Ended {
 			return queue.Ended{Err: backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")}
 		}
 		c := b.ending(e)
-		r, replicas, err := b.eval(ctx, b.scripts.end, c.Keys, c.Args...)
+		r, err := b.srv.EvalConfirmed(ctx, b.scripts.end, c.Keys, c.Args...)
 		d := ended(r, err)
-		if err == nil && d.Held && replicas < b.opt.replicas {
-			d.Err = backend.Uncertain(b.tooFewReplicas(replicas)) // the next call completes it
+		if err == nil && d.Held && r.Replicas < b.opt.replicas {
+			d.Err = backend.Uncertain(b.tooFewReplicas(r.Replicas)) // the next call completes it
 		}
 		return d
 	}

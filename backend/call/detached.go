@@ -20,6 +20,7 @@ type Sending struct{ state atomic.Int32 }
 
 const (
 	pending = iota
+	claimed // for a batch: it is going to be written
 	written
 	withdrawn
 )
@@ -27,8 +28,11 @@ const (
 // Write is called before the request is written to a connection, maybe several times. If it returns false, the request was
 // withdrawn and must not be written.
 func (s *Sending) Write() bool {
-	return s.state.CompareAndSwap(pending, written) || s.Written()
+	return s.state.CompareAndSwap(pending, written) || s.state.CompareAndSwap(claimed, written) || s.Written()
 }
+
+// claim prevents the request from being withdrawn. It returns false if it has been.
+func (s *Sending) claim() bool { return s.state.CompareAndSwap(pending, claimed) }
 
 // Written reports whether the request has been written to a connection.
 func (s *Sending) Written() bool { return s.state.Load() == written }
@@ -48,12 +52,12 @@ func newEnding() *ending {
 	return e
 }
 
-// request is a call of f. It is the context of f.
+// request is a call of f, or a member of a batch. It is the context of f.
 type request[T any] struct {
 	caller  context.Context
 	sending Sending
 	end     *ending
-	f       func(context.Context, *Sending) (T, error)
+	f       func(context.Context, *Sending) (T, error) // nil of a member of a batch
 	value   T
 	err     error
 }
@@ -83,9 +87,15 @@ func Detached[T any](ctx context.Context, life *Life, f func(context.Context, *S
 	if !life.Enter() {
 		return none, backend.ErrClosed
 	}
-	r := &request[T]{caller: ctx, end: life.ends.Get().(*ending), f: f}
-	r.end.timer.Reset(firstWait)
+	r := &request[T]{caller: ctx, end: life.ending(), f: f}
 	life.dispatch(r)
+	return r.await(life)
+}
+
+// await returns the result of r, or what is known of it when its context ends.
+func (r *request[T]) await(life *Life) (T, error) {
+	var none T
+	ctx := r.caller
 	select {
 	case <-r.end.done:
 	case <-r.end.timer.C:

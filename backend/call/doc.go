@@ -10,5 +10,7 @@
 // The caller gets the result, or an error that says what became of the request: it was not executed, or that is not known
 // (see backend.NotExecuted and backend.Uncertain).
 //
+// [Batches] sends requests together that are made at the same time, if the client library has a connection for each.
+//
 // A [Context] limits a request, and costs nothing until it is waited for. [Sleep] is a pause that ends with a context.
 package call

@@ -63,6 +63,19 @@ func (l *Life) Go(f func()) bool {
 	return true
 }
 
+// also runs j as a task, for one that has not ended. That may be after Stop.
+func (l *Life) also(j job) {
+	l.tasks.Add(1)
+	l.dispatch(j)
+}
+
+// ending returns what the end of a request is awaited with.
+func (l *Life) ending() *ending {
+	e := l.ends.Get().(*ending)
+	e.timer.Reset(firstWait)
+	return e
+}
+
 // dispatch runs the task j on a worker: an idle one, whose stack has grown already, or a new one. With a new goroutine for
 // each task, Lock and Unlock of a free lock of Redis take 24 % more processor time of the client.
 func (l *Life) dispatch(j job) {

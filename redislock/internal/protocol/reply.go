@@ -17,6 +17,8 @@ type Reply struct {
 	US     int64 // the server's clock, in microseconds
 	Rest   []any
 	Sent   time.Time // before the request was sent
+
+	Replicas int // that acknowledged it, with WAIT
 }
 
 // ParseReply parses the reply of a script that was sent at that time.

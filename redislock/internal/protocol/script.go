@@ -17,7 +17,7 @@ type Script struct {
 	Source, SHA string
 	name        []byte  // SHA
 	FirstKey    *Script // replaces the script while the slot migrates, and uses the first key only; may be nil
-	Acquires    bool    // it waits while too few connections would be left for other scripts
+	Acquires    bool    // connections are left to scripts that do not
 }
 
 // Source returns the script with that source.

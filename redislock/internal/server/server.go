@@ -24,8 +24,11 @@ type Server struct {
 	Own     bool                 // Close closes Client
 	// Failed handles the error of a request, and may repeat it by send. It may be nil.
 	Failed func(ctx context.Context, err error, send func() error) error
+	// Confirm runs a script that acquires, or that EvalConfirmed is called for, and waits for replicas. It is nil if there are
+	// none. The first context is the caller's, the second that of the request.
+	Confirm func(caller, within context.Context, sending *call.Sending, s *protocol.Script, keys []string, args []any) (protocol.Reply, error)
 
-	places sync.Map // by *redis.Client of a node, nil without a cluster: chan struct{}, see enterPlace
+	nodes sync.Map // *node, by *redis.Client of a cluster's node, nil without a cluster
 }
 
 // New returns a Server that uses client.
