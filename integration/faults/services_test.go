@@ -45,6 +45,7 @@ var services = []struct {
 	{"zookeeper of 3", zookeeperEnsemble, false},
 	{"postgres", postgresService, false},
 	{"mariadb", mariadbService, false},
+	{"mysql", mysqlService, false},
 	{"memcached", memcachedService, false},
 	{"nats", natsService, false},
 	{"nats of 3", natsCluster, true},
@@ -185,8 +186,15 @@ func postgresService(t *testing.T) *faults.Service {
 	}, s.Addr())
 }
 
-func mariadbService(t *testing.T) *faults.Service {
-	s := provision.NewMySQL(t, provision.AnyMariaDB, provision.Options{Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
+func mariadbService(t *testing.T) *faults.Service { return mysqlFlavour(t, provision.AnyMariaDB) }
+
+func mysqlService(t *testing.T) *faults.Service {
+	provision.LeaveOut(t, "faults of mysql") // the driver is that of MariaDB
+	return mysqlFlavour(t, provision.MySQL9)
+}
+
+func mysqlFlavour(t *testing.T, flavour string) *faults.Service {
+	s := provision.NewMySQL(t, flavour, provision.Options{Args: []string{"--innodb-flush-log-at-trx-commit=2"}})
 	// A crowd without rests takes more of the server than a processor, and then the renewals come too late.
 	return finish(&faults.Service{Server: s, Share: 16}, func(addrs []string) string {
 		return suite.WithParams("mysql://root@"+addrs[0]+"/"+provision.MySQLDatabase, map[string]string{"dial_timeout": "2s", "timeout": "1s"})
