@@ -94,6 +94,7 @@ func parse(u *backend.URL) (*pgxpool.Config, options, error) {
 		cfg.MaxConns = int32(size)
 	}
 	cfg.BeforeConnect = o.suppressCancel
+	cfg.ConnConfig.Tracer = make(opening, 1)
 	// An idle connection without input has not been closed by the server and needs no
 	// ping, which would be a round trip.
 	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return !hasNoInput(p.Conn.PgConn().Conn()) }
