@@ -133,6 +133,30 @@ func TestSlowWay(t *testing.T) {
 	}
 }
 
+// A request waits for at most 20 ms for those on their way, which may never return.
+func TestOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{life: call.NewLife(), took: time.Hour}
+		defer s.life.Stop()
+		b := s.batches(3, 100)
+		var wg sync.WaitGroup
+		do(t, &wg, b, 1, 4)
+		for _, want := range []string{"[[1] [2]]", "[[3 4]]"} {
+			if got := fmt.Sprint(s.sent()); got != want {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			time.Sleep(20 * time.Millisecond)
+			synctest.Wait()
+		}
+		do(t, &wg, b, 5, 5)
+		time.Sleep(time.Minute)
+		if got := s.sent(); len(got) > 0 {
+			t.Errorf("%v are sent beyond the most", got)
+		}
+		wg.Wait()
+	})
+}
+
 // A request that waits for its batch is withdrawn with its context. One in a batch may be executed.
 func TestContextOfAMemberEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

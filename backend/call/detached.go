@@ -14,6 +14,9 @@ import (
 // and a channel when their Done is called, and nearly all requests are answered before that.
 const firstWait = 2 * time.Millisecond
 
+// secondWait is for how long a request is awaited after that before it is overdue.
+const secondWait = 18 * time.Millisecond
+
 // Sending is the state of a request. One that has not been written to a connection can be withdrawn, and then certainly
 // is not executed. The zero value is ready.
 type Sending struct{ state atomic.Int32 }
@@ -58,6 +61,7 @@ type request[T any] struct {
 	sending Sending
 	end     *ending
 	f       func(context.Context, *Sending) (T, error) // nil of a member of a batch
+	of      interface{ overdue() }                     // is told when the request has lasted for 20 ms; it may be nil
 	value   T
 	err     error
 }
@@ -96,12 +100,19 @@ func Detached[T any](ctx context.Context, life *Life, f func(context.Context, *S
 func (r *request[T]) await(life *Life) (T, error) {
 	var none T
 	ctx := r.caller
-	select {
-	case <-r.end.done:
-	case <-r.end.timer.C:
+	var ended <-chan struct{} // of ctx, after firstWait
+	for waiting, first := true, true; waiting; {
 		select {
 		case <-r.end.done:
-		case <-ctx.Done():
+			waiting = false
+		case <-r.end.timer.C:
+			if first {
+				first, ended = false, ctx.Done()
+				r.end.timer.Reset(secondWait)
+			} else if r.of != nil {
+				r.of.overdue()
+			}
+		case <-ended:
 			if r.sending.withdraw() {
 				return none, backend.NotExecuted(ctx.Err())
 			}
