@@ -39,7 +39,7 @@ func (t *Table) Add(res *Result) {
 	}
 	c.add(&cell{
 		1, res.Acquisitions, res.Lost, res.Stale,
-		res.Broken(Exclusion, Stolen, Model, Fence), res.Broken(Token), res.Broken(Orphan), res.Broken(Forgotten, Cut, Order), res.Broken(Stuck, Undecided, Invalid),
+		res.Broken(Exclusion, Stolen, Model, Fence), res.Broken(Token), res.Broken(Orphan), res.Broken(Forgotten, Cut, Order, Starved), res.Broken(Stuck, Undecided, Invalid),
 		res.Away, res.Left,
 	})
 }
