@@ -113,7 +113,7 @@ MEASURE ?= Peers|Shares|Growth
 SERVICE ?= .
 
 .PHONY: performance
-performance: ## measure and write docs/performance*.md and their pictures (hours; leave the machine alone meanwhile); MEASURE=Shares: one page; MEASURE=Peers SERVICE=etcd: one service
+performance: ## measure and write docs/performance*.md and their pictures (hours; leave the machine alone meanwhile); MEASURE=Shares: one page; MEASURE=Peers SERVICE=Redis: one service
 	hack/setup.sh all
 	LOCK_TEST_ALL=1 LOCK_TEST_REQUIRE=all go test -run '^$$' -bench '^Benchmark($(MEASURE))$$/$(SERVICE)' -benchtime 1x -timeout 4h ./bench -documents $(CURDIR)/docs
 	go run ./hack/pictures

@@ -64,6 +64,9 @@ func writeDocuments(folder string) error {
 	for _, s := range services {
 		names = append(names, s.name)
 	}
+	if len(comparisons)+len(shares)+len(costs) == 0 {
+		return fmt.Errorf("nothing was measured: want a service of %q", names)
+	}
 	for _, page := range []struct {
 		file      string
 		measured  int
