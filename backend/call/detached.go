@@ -61,7 +61,7 @@ type request[T any] struct {
 	sending Sending
 	end     *ending
 	f       func(context.Context, *Sending) (T, error) // nil of a member of a batch
-	of      interface{ overdue() }                     // is told when the request has lasted for 20 ms; it may be nil
+	of      interface{ overdue() }                     // its overdue is called when the request has lasted for 20 ms; it may be nil
 	value   T
 	err     error
 }
