@@ -60,6 +60,6 @@ var queueSteps = []Step{
 		"\t\t\tl.want(w)\n\t\t}\n\t}\n}\n\nfunc (l *line) remove",
 		"\t\t}\n\t}\n}\n\nfunc (l *line) remove", "backend/queue", "TestRemoved|TestDisconnected"},
 	{"call: a request that was withdrawn is not sent", "backend/call/detached.go",
-		"return s.state.CompareAndSwap(pending, written) || s.Written()",
+		"return s.state.CompareAndSwap(pending, written) || s.state.CompareAndSwap(claimed, written) || s.Written()",
 		"return s.state.CompareAndSwap(pending, written) || true", "backend/call", "TestContextEnds"},
 }
