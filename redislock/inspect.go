@@ -33,7 +33,7 @@ func (b *service) Inspect(ctx context.Context, key string) (backend.Info, error)
 // List implements backend.Lister.
 func (b *service) List(ctx context.Context, yield func(backend.Info) bool) error {
 	call := func(name string) server.Call {
-		return server.Call{Keys: b.keysOf(name, ""), Args: []any{b.channelPrefix}}
+		return server.Call{Script: b.scripts.inspect, Keys: b.keysOf(name, ""), Args: []any{b.channelPrefix}}
 	}
-	return b.srv.List(ctx, b.proc, b.scripts.inspect, call, info, yield)
+	return b.srv.List(ctx, b.proc, call, info, yield)
 }

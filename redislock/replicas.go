@@ -30,12 +30,7 @@ func (b *service) evalWait(ctx, within context.Context, sending *call.Sending, s
 		_, _ = p.Exec(within) // each command has its own error
 		return script.Err()
 	}
-	sendAny := func() error {
-		if err := send(false); err != nil {
-			return server.Resend(err, &s, &keys, send)
-		}
-		return nil
-	}
+	sendAny := func() error { return server.Resend(send(false), &s, &keys, send) }
 	for redirects := 0; err == nil; redirects++ {
 		if err = sendAny(); err != nil {
 			err = b.retryRefused(ctx, err, sendAny)

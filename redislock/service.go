@@ -152,7 +152,7 @@ func (b *service) Renew(ctx context.Context, holds []queue.Hold) []queue.Renewed
 	if b.opt.replicas > 0 {
 		wait = b.waitCommand
 	}
-	for i, r := range b.batch(ctx, b.scripts.renew, calls, wait) {
+	for i, r := range b.batch(ctx, calls, wait) {
 		if r.Err == nil && wait != nil {
 			r.Reply.Replicas = acknowledged(r.Last)
 			if err := r.Last.Err(); err != nil {
@@ -170,7 +170,7 @@ func (b *service) renewal(h queue.Hold) server.Call {
 		exactly = "1"
 	}
 	c := server.Call{
-		Keys: b.keysOf(h.Key, ""),
+		Script: b.scripts.renew, Keys: b.keysOf(h.Key, ""),
 		Args: protocol.Texts(b.channelPrefix, b.proc.Address, h.Owner, millis(h.TTL), exactly),
 	}
 	if b.quorum != nil {
@@ -205,7 +205,7 @@ func (b *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 		}
 		at, calls = append(at, i), append(calls, b.ending(e))
 	}
-	for i, r := range b.batch(ctx, b.scripts.end, calls, nil) {
+	for i, r := range b.batch(ctx, calls, nil) {
 		all[at[i]] = ended(r.Reply, r.Err)
 	}
 	return all
@@ -252,7 +252,7 @@ func (b *service) ending(e queue.End) server.Call {
 		member = b.member(e.Request)
 	}
 	c := server.Call{
-		Keys: b.keysOf(e.Key, e.Owner),
+		Script: b.scripts.end, Keys: b.keysOf(e.Key, e.Owner),
 		Args: protocol.Texts(b.channelPrefix, b.proc.Address, e.Owner, late, member, kind),
 	}
 	if b.quorum != nil {
@@ -306,12 +306,15 @@ func (b *service) Close(ctx context.Context) error {
 }
 
 // batch sends the calls together. The errors of the results are classified.
-func (b *service) batch(ctx context.Context, s *protocol.Script, calls []server.Call, last func(context.Context) protocol.Once) []server.Result {
+func (b *service) batch(ctx context.Context, calls []server.Call, last func(context.Context) protocol.Once) []server.Result {
 	if len(calls) == 0 {
 		return nil
 	}
 	results, err := call.Detached(ctx, b.srv.Life, func(ctx context.Context, sending *call.Sending) ([]server.Result, error) {
-		results := b.srv.Batch(ctx, sending, b.srv.Client, s, calls, last)
+		for i := range calls {
+			calls[i].Sending = sending
+		}
+		results := b.srv.Batch(ctx, b.srv.Client, calls, last)
 		for i := range results {
 			b.failed(results[i].Err)
 			results[i].Err = server.Classify(results[i].Err, sending)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// longest is how long a request waits, about and at most, for others to be sent with it.
-	longest = 100 * time.Microsecond
+	// spacing is the time between the returns of two batches on a slow way, and so how long a request waits for one.
+	spacing = 100 * time.Microsecond
 	// fewest is how many batches may be on their way at a time, however fast they return: while the server handles one, the
 	// client writes another.
 	fewest = 2
@@ -93,7 +93,7 @@ func (b *Batches[Q, T]) allowed() int {
 	if b.size == 1 { // waiting gains nothing
 		return b.most
 	}
-	return min(max(fewest, int(b.fastest/longest)), b.most)
+	return min(max(fewest, int(b.fastest/spacing)), b.most)
 }
 
 // run sends batches until no request waits. It is a task.
@@ -120,11 +120,11 @@ func (b *Batches[Q, T]) next(took time.Duration) ([]*Member[Q, T], bool) {
 	}
 	n := min(len(b.waiting), b.size)
 	batch := slices.DeleteFunc(slices.Clone(b.waiting[:n]), func(m *Member[Q, T]) bool {
-		ended := n > 1 && !m.sending.claim() // one alone can be withdrawn until it is written
-		if ended {
+		sent := n > 1 && m.sending.claim() || n == 1 && !m.sending.withdrawn() // one alone can be withdrawn until it is written
+		if !sent {
 			m.life.Leave()
 		}
-		return ended
+		return !sent
 	})
 	b.waiting = slices.Delete(b.waiting, 0, n)
 	if n == 0 {

@@ -40,6 +40,9 @@ func (s *Sending) claim() bool { return s.state.CompareAndSwap(pending, claimed)
 // Written reports whether the request has been written to a connection.
 func (s *Sending) Written() bool { return s.state.Load() == written }
 
+// withdrawn reports whether the request was withdrawn.
+func (s *Sending) withdrawn() bool { return s.state.Load() == withdrawn }
+
 // withdraw prevents the request from being written. It returns false if it has been written.
 func (s *Sending) withdraw() bool { return s.state.CompareAndSwap(pending, withdrawn) }
 

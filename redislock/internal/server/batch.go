@@ -10,10 +10,12 @@ import (
 	"github.com/interlock-go/lock/redislock/internal/protocol"
 )
 
-// Call is a call of a script in a batch.
+// Call is a call of a script.
 type Call struct {
-	Keys []string
-	Args []any
+	Script  *protocol.Script
+	Keys    []string
+	Args    []any
+	Sending *call.Sending // in a batch
 }
 
 // Result is the outcome of a call. Err is not classified.
@@ -23,20 +25,25 @@ type Result struct {
 	Last  protocol.Once // the last command of the pipeline
 }
 
-// Batch sends the calls in one pipeline on c, and a second one if the server does not know the
-// script. last returns a command that follows the calls; it may be nil.
-func (s *Server) Batch(ctx context.Context, sending *call.Sending, c redis.UniversalClient, script *protocol.Script, calls []Call, last func(context.Context) protocol.Once) []Result {
+// Batch sends the calls in one pipeline on c, and a second one with those whose script the server does not know. last
+// returns a command that follows the calls; it may be nil.
+func (s *Server) Batch(ctx context.Context, c redis.UniversalClient, calls []Call, last func(context.Context) protocol.Once) []Result {
 	results := make([]Result, len(calls))
 	todo := make([]int, len(calls))
 	for i := range todo {
 		todo[i] = i
 	}
-	for bySource := false; len(todo) > 0; bySource = true {
+	loaded := map[*protocol.Script]bool{}
+	for unknown := false; len(todo) > 0; unknown = true {
 		p := c.Pipeline()
 		cmds := make([]protocol.Once, len(todo))
 		for j, i := range todo {
-			// the first loads the script for the others, unless they are on other nodes
-			cmds[j] = script.Command(ctx, sending, bySource && (j == 0 || s.Cluster != nil), calls[i].Keys, calls[i].Args)
+			of := calls[i]
+			bySource := unknown && (!loaded[of.Script] || s.Cluster != nil) // the others may be on other nodes
+			if bySource {
+				loaded[of.Script] = true
+			}
+			cmds[j] = of.Script.Command(ctx, of.Sending, bySource, of.Keys, of.Args)
 			_ = p.Process(ctx, cmds[j]) // only queues
 		}
 		var end protocol.Once
@@ -49,7 +56,7 @@ func (s *Server) Batch(ctx context.Context, sending *call.Sending, c redis.Unive
 		var again []int
 		for j, i := range todo {
 			err := cmds[j].Err()
-			if !bySource && redis.HasErrorPrefix(err, "NOSCRIPT") {
+			if !unknown && redis.HasErrorPrefix(err, "NOSCRIPT") {
 				again = append(again, i)
 				continue
 			}

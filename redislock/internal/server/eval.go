@@ -13,98 +13,96 @@ import (
 // Eval runs a script in one round trip, maybe together with others. It returns as soon as ctx ends. The command then finishes
 // in the background, within the timeouts of the client, so that no reply remains on a pooled connection.
 func (s *Server) Eval(ctx context.Context, script *protocol.Script, keys []string, args ...any) (protocol.Reply, error) {
-	e := evaluation{script: script, keys: keys, args: args}
-	return s.batchesOf(ctx, e).Do(ctx, e)
+	return s.eval(ctx, request{Call: Call{Script: script, Keys: keys, Args: args}})
 }
 
 // EvalConfirmed is Eval by Confirm, if that is set. Nothing is sent together then.
 func (s *Server) EvalConfirmed(ctx context.Context, script *protocol.Script, keys []string, args ...any) (protocol.Reply, error) {
-	e := evaluation{script: script, keys: keys, args: args, confirm: s.Confirm != nil}
-	return s.batchesOf(ctx, e).Do(ctx, e)
+	return s.eval(ctx, request{Call: Call{Script: script, Keys: keys, Args: args}, confirm: s.Confirm != nil})
 }
 
-// evaluation is a request that runs a script.
-type evaluation struct {
-	script  *protocol.Script
-	keys    []string
-	args    []any
-	confirm bool
+func (s *Server) eval(ctx context.Context, r request) (protocol.Reply, error) {
+	return s.batchesOf(ctx, r).Do(ctx, r)
+}
 
-	cmd  protocol.Once
-	sent time.Time
+// request is a request to run a script.
+type request struct {
+	Call
+	confirm bool
 }
 
 type (
-	member  = call.Member[evaluation, protocol.Reply]
-	batches = call.Batches[evaluation, protocol.Reply]
+	member  = call.Member[request, protocol.Reply]
+	batches = call.Batches[request, protocol.Reply]
 )
 
-// send sends a batch.
-func (s *Server) send(ctx context.Context, batch []*member) bool {
-	if len(batch) > 1 {
-		return s.sendTogether(ctx, batch)
-	}
-	m := batch[0]
-	e := &m.Request
-	if e.confirm {
-		r, err := s.Confirm(m.Caller(), ctx, m.Sending(), e.script, e.keys, e.args)
-		m.End(r, err)
+// send sends the scripts of a batch. It reports whether the server has answered one.
+func (s *Server) send(ctx context.Context, batch []*member) (answered bool) {
+	if len(batch) == 1 {
+		reply, err := s.sendAlone(ctx, batch[0])
+		batch[0].End(reply, err)
 		return err == nil
 	}
-	err := s.sendOnce(ctx, m, false)
-	s.end(ctx, m, err)
-	return err == nil
-}
-
-// sendTogether sends a batch in one pipeline. A script that fails is handled alone.
-func (s *Server) sendTogether(ctx context.Context, batch []*member) bool {
-	p := s.Client.Pipeline()
-	sent := time.Now()
-	for _, m := range batch {
-		e := &m.Request
-		e.cmd, e.sent = e.script.Command(ctx, m.Sending(), false, e.keys, e.args), sent
-		_ = p.Process(ctx, e.cmd) // only queues
+	calls := make([]Call, len(batch))
+	for i, m := range batch {
+		calls[i] = m.Request.Call
+		calls[i].Sending = m.Sending()
 	}
-	_, failed := p.Exec(ctx) // each command has its own error
-	for _, m := range batch {
-		if err := m.Request.cmd.Err(); err == nil || !s.Go(func() { s.end(ctx, m, err) }) {
-			s.end(ctx, m, err)
+	for i, r := range s.Batch(ctx, s.Client, calls, nil) {
+		m := batch[i]
+		if r.Err == nil {
+			m.End(r.Reply, nil)
+			answered = true
+			continue
+		}
+		end := func() { m.End(s.handle(ctx, m, r.Err)) }
+		if !s.Go(end) {
+			end()
 		}
 	}
-	return failed == nil
+	return answered
 }
 
-func (s *Server) sendOnce(ctx context.Context, m *member, bySource bool) error {
-	e := &m.Request
-	e.sent = time.Now()
-	e.cmd = e.script.Command(ctx, m.Sending(), bySource, e.keys, e.args)
-	return s.Client.Process(ctx, e.cmd)
-}
-
-// end ends a request that was sent with that error. It may send it again.
-func (s *Server) end(ctx context.Context, m *member, err error) {
-	e := &m.Request
-	again := func(bySource bool) error { return s.sendOnce(ctx, m, bySource) }
-	if err != nil {
-		err = Resend(err, &e.script, &e.keys, again)
+func (s *Server) sendAlone(ctx context.Context, m *member) (protocol.Reply, error) {
+	if c := m.Request; c.confirm {
+		return s.Confirm(m.Caller(), ctx, m.Sending(), c.Script, c.Keys, c.Args)
 	}
+	reply, err := s.sendOnce(ctx, m, false)
+	if err != nil {
+		return s.handle(ctx, m, err)
+	}
+	return reply, nil
+}
+
+func (s *Server) sendOnce(ctx context.Context, m *member, bySource bool) (protocol.Reply, error) {
+	c, sent := m.Request, time.Now()
+	cmd := c.Script.Command(ctx, m.Sending(), bySource, c.Keys, c.Args)
+	if err := s.Client.Process(ctx, cmd); err != nil {
+		return protocol.Reply{}, err
+	}
+	return protocol.ParseReply(cmd.Val(), sent)
+}
+
+// handle handles the error of a script that was sent by its SHA. It may send it again, alone.
+func (s *Server) handle(ctx context.Context, m *member, err error) (protocol.Reply, error) {
+	var reply protocol.Reply
+	c := &m.Request
+	once := func(bySource bool) (err error) {
+		reply, err = s.sendOnce(ctx, m, bySource)
+		return err
+	}
+	err = Resend(err, &c.Script, &c.Keys, once)
 	if err != nil && s.Failed != nil {
-		err = s.Failed(m.Caller(), err, func() error {
-			if err := again(false); err != nil {
-				return Resend(err, &e.script, &e.keys, again)
-			}
-			return nil
-		})
+		err = s.Failed(m.Caller(), err, func() error { return Resend(once(false), &c.Script, &c.Keys, once) })
 	}
 	if err != nil {
-		m.End(protocol.Reply{}, Classify(err, m.Sending()))
-		return
+		return protocol.Reply{}, Classify(err, m.Sending())
 	}
-	m.End(protocol.ParseReply(e.cmd.Val(), e.sent))
+	return reply, nil
 }
 
-// Resend handles the error of a script that was sent by its SHA. It sends its source if the server does not know it. If
-// the slot migrates, it sends the variant of the script that uses only the first key, if there is one.
+// Resend handles the error of a script that was sent by its SHA, if there is one. It sends its source if the server does not
+// know it. If the slot migrates, it sends the variant of the script that uses only the first key, if there is one.
 func Resend(err error, s **protocol.Script, keys *[]string, send func(bySource bool) error) error {
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		err = send(true)
@@ -113,8 +111,5 @@ func Resend(err error, s **protocol.Script, keys *[]string, send func(bySource b
 		return err
 	}
 	*s, *keys = (*s).FirstKey, (*keys)[:1]
-	if err = send(false); err != nil {
-		return Resend(err, s, keys, send)
-	}
-	return nil
+	return Resend(send(false), s, keys, send)
 }

@@ -15,10 +15,10 @@ const scanCount = 500 // keys in a step of SCAN and in a pipeline
 
 // List lists the held locks of the prefix. With an empty prefix every string on the server
 // could be a lock, so List then omits those of foreign clients.
-// script is INSPECT, call its call for the lock of a name, and info what its reply says.
-func (s *Server) List(ctx context.Context, p protocol.Process, script *protocol.Script, call func(string) Call,
+// call is the call of INSPECT for the lock of a name, and info what its reply says.
+func (s *Server) List(ctx context.Context, p protocol.Process, call func(string) Call,
 	info func(protocol.Reply, string) backend.Info, yield func(backend.Info) bool) error {
-	l := lister{s, p, script, call, info, map[string]bool{}}
+	l := lister{s, p, call, info, map[string]bool{}}
 	masters := []redis.UniversalClient{s.Client}
 	if s.Cluster != nil {
 		masters = masters[:0]
@@ -44,11 +44,10 @@ func (s *Server) List(ctx context.Context, p protocol.Process, script *protocol.
 
 type lister struct {
 	*Server
-	p      protocol.Process
-	script *protocol.Script
-	call   func(name string) Call
-	info   func(r protocol.Reply, name string) backend.Info
-	seen   map[string]bool // SCAN may repeat keys, and a slot may move
+	p    protocol.Process
+	call func(name string) Call
+	info func(r protocol.Reply, name string) backend.Info
+	seen map[string]bool // SCAN may repeat keys, and a slot may move
 }
 
 func (l lister) list(ctx context.Context, c redis.UniversalClient, yield func(backend.Info) bool) (bool, error) {
@@ -82,14 +81,16 @@ func (l lister) inspectAll(ctx context.Context, sending *call.Sending, c redis.U
 	for _, key := range found {
 		if name, ok := protocol.LockName(l.p.Prefix, key); ok && !l.seen[key] {
 			l.seen[key] = true
-			names, calls = append(names, name), append(calls, l.call(name))
+			c := l.call(name)
+			c.Sending = sending
+			names, calls = append(names, name), append(calls, c)
 		}
 	}
 	infos := make([]backend.Info, 0, len(names))
 	if len(names) == 0 {
 		return infos, nil
 	}
-	for i, r := range l.Batch(ctx, sending, c, l.script, calls, nil) {
+	for i, r := range l.Batch(ctx, c, calls, nil) {
 		if _, moved := redis.IsMovedError(r.Err); moved {
 			continue // listed by its new master
 		}

@@ -34,19 +34,19 @@ func (s *Server) newNode() *node {
 }
 
 // batchesOf returns the batches of a request at the node of its first key.
-func (s *Server) batchesOf(ctx context.Context, e evaluation) *batches {
+func (s *Server) batchesOf(ctx context.Context, r request) *batches {
 	var at *redis.Client
 	if s.Cluster != nil {
-		at, _ = s.Cluster.MasterForKey(ctx, e.keys[0]) // the request itself shows an error
+		at, _ = s.Cluster.MasterForKey(ctx, r.Keys[0]) // the request itself shows an error
 	}
 	n, ok := s.nodes.Load(at)
 	if !ok {
 		n, _ = s.nodes.LoadOrStore(at, s.newNode())
 	}
 	switch of := n.(*node); {
-	case e.script.Acquires:
+	case r.Script.Acquires:
 		return of.acquires
-	case e.confirm:
+	case r.confirm:
 		return of.confirmed
 	default:
 		return of.others
