@@ -37,9 +37,11 @@ func (t *Table) Add(res *Result) {
 		c = &cell{}
 		t.put(res.Service, res.Fault, c)
 	}
+	exclusion, tokens, orphans := res.Broken(Exclusion, Stolen, Model, Fence), res.Broken(Token), res.Broken(Orphan)
+	forgotten := res.Broken(Forgotten, Cut, Order, Starved)
 	c.add(&cell{
 		1, res.Acquisitions, res.Lost, res.Stale,
-		res.Broken(Exclusion, Stolen, Model, Fence), res.Broken(Token), res.Broken(Orphan), res.Broken(Forgotten, Cut, Order, Starved), res.Broken(Stuck, Undecided, Invalid),
+		exclusion, tokens, orphans, forgotten, len(res.Violations) - exclusion - tokens - orphans - forgotten,
 		res.Away, res.Left,
 	})
 }
