@@ -31,6 +31,8 @@ type runner struct {
 	caps  backend.Capabilities
 	probe backend.Backend
 	cases []Case
+
+	stalls stalls
 }
 
 func newRunner(ctx context.Context, h Harness, opts []Option) (*runner, error) {
@@ -77,6 +79,11 @@ func (r *runner) selected() []*Case {
 func (r *runner) run(ctx context.Context, cases []*Case, report func(*Case, Result)) *Report {
 	rep := &Report{Name: r.h.Name, Suite: suiteVersion(), Driver: driverVersion(r.probe), Capabilities: r.caps, Budget: r.h.Budget, Started: time.Now(), Full: r.o.full}
 	results := make([]Result, len(cases))
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { r.stalls.watch(watching) })
+	defer watch.Wait()
+	defer stop()
 	// one runs a case and reports whether its outcome is known.
 	one := func(i int) bool {
 		results[i] = r.runCase(ctx, cases[i])
@@ -177,6 +184,9 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 	switch {
 	case len(t.failures) > 0:
 		res.Status, res.Reason = Failed, t.failureText()
+		if worst, n := r.stalls.longest(t.start); n > 0 {
+			res.Reason += fmt.Sprintf("\nthis machine stood still %d times, for up to %v", n, worst.Round(time.Millisecond))
+		}
 	case t.status == inconclusive:
 		res.Status, res.Reason = inconclusive, fmt.Sprintf("contract: %s\n  - nothing could be learned in %d runs: %s", c.Clause, mostAgain, t.reason)
 	case t.status == NotRun && r.o.requireHooks:

@@ -44,8 +44,10 @@
 // interpolateParams. One connection is enough, to poll. With four, the server wakes waiters, over one that the driver
 // keeps, on MariaDB two.
 //
-// A request that was sent is not cancelled. It ends within the timeout, so its connection stays usable. When a request
-// had no reply in time, the driver closes the idle connections of the pool that do not answer a ping within a second.
+// A request that was sent is not cancelled, and its connection waits for the reply when the caller has returned: a server
+// that is slow would execute it all the same. When a request had no reply in time, the driver closes the idle connections
+// of the pool that do not answer a ping within a second; and two seconds later the connection of the request, if the
+// server replies at once over another one.
 //
 // # Protocol
 //

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/interlock-go/lock/backend"
 	"github.com/interlock-go/lock/backend/call"
 )
@@ -159,37 +161,62 @@ func list(ops []operation) string {
 	return b.String()
 }
 
-// send calls a procedure that answers n times. Either it has executed all, or each answer has the error.
+// send calls a procedure that answers n times, within the timeout. Either it has executed all, or each answer has the error.
 func (s *service) send(ctx context.Context, q string, n int, acquire bool) []answered {
 	begun := time.Now()
-	all, err := call.Detached(ctx, s.life, func(ctx context.Context, sending *call.Sending) ([]answered, error) {
+	within := new(call.Context)
+	within.Init(ctx, ctx, begun.Add(s.opt.timeout))
+	defer within.End(context.Canceled)
+	all, err := call.Detached(within, s.life, func(ctx context.Context, sending *call.Sending) ([]answered, error) {
 		ctx = context.WithoutCancel(ctx)
 		if acquire {
-			if err := s.enter(ctx); err != nil {
+			if err := s.enter(); err != nil {
 				return nil, err
 			}
 			defer func() { <-s.acquiring }()
 		}
 		return s.execute(ctx, sending, q, n)
 	})
-	if err != nil && unanswered(ctx, begun) {
+	if err == nil {
+		return all
+	}
+	if unanswered(within, begun) {
 		s.life.Go(s.testIdle)
 	}
-	if err != nil {
-		return fail(n, err)
+	if call.Ended(ctx) == nil && within.Err() != nil {
+		err = s.timedOut(err)
 	}
-	return all
+	return fail(n, err)
+}
+
+// timedOut returns the error of a request that failed with err at the timeout. It does not match an error of the caller's
+// context.
+func (s *service) timedOut(err error) error {
+	unknown := backend.OutcomeUnknown(err)
+	var refusal *mysql.MySQLError
+	what := "no connection"
+	switch {
+	case errors.As(err, &refusal):
+		return mark(refusal, unknown)
+	case unknown:
+		what = "no answer"
+	}
+	err = fmt.Errorf("mysql%s: %s within %v", s.address, what, s.opt.timeout)
+	if unknown {
+		return backend.Uncertain(err)
+	}
+	return backend.NotExecuted(err)
 }
 
 // enter waits until the pool has a connection for one more request to acquire.
-func (s *service) enter(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.opt.timeout)
-	defer cancel()
+func (s *service) enter() error {
+	timeout := time.NewTimer(s.opt.timeout)
+	defer timeout.Stop()
 	select {
 	case s.acquiring <- struct{}{}:
 		return nil
-	case <-ctx.Done():
-		return backend.NotExecuted(fmt.Errorf("mysql%s: no connection within %v", s.address, s.opt.timeout))
+	case <-timeout.C:
+		return s.timedOut(backend.NotExecuted(context.DeadlineExceeded))
 	}
 }
 
@@ -242,18 +269,20 @@ func (s *service) createAgain(ctx context.Context) error {
 	return err
 }
 
-// query sends a call over a connection, and returns that. The transaction ends behind the answers.
+// query sends a call over a connection, and returns that when the server has answered, or the connection is closed; see
+// watchLate. The transaction ends behind the answers.
 func (s *service) query(ctx context.Context, conn *sql.Conn, q string, n int) ([]answered, error) {
-	statement, cancel := context.WithTimeout(ctx, s.opt.timeout)
-	defer cancel()
+	statement, end := context.WithCancel(ctx)
+	defer end()
+	replied := s.watchLate(statement, end)
 	all, err := answers(statement, conn, q, n)
+	replied()
 	s.finish(statement, conn, err)
 	if err == nil {
 		return all, nil
 	}
-	if statement.Err() != nil && number(err) == 0 { // not the deadline of the caller
-		s.testIdle()
-		return nil, backend.Uncertain(fmt.Errorf("mysql%s: no answer within %v", s.address, s.opt.timeout))
+	if statement.Err() != nil && number(err) == 0 {
+		return nil, backend.Uncertain(fmt.Errorf("mysql%s: no answer", s.address))
 	}
 	return nil, classify(err)
 }

@@ -29,7 +29,8 @@ type service struct {
 	acquiring chan struct{} // requests to acquire in flight: the other connections are kept for renewals and releases
 	life      *call.Life
 	testing   atomic.Bool // testIdle runs
-	listener  *listener   // nil: the process polls
+	answering answering
+	listener  *listener // nil: the process polls
 	events    queue.Events
 }
 

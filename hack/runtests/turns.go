@@ -21,7 +21,7 @@ const (
 )
 
 // turns decides when the tests of a slow package begin. As many of them as there are processors may run at any time, and
-// others beside them if the processors are idle: with more packages each one is slower, and none ends sooner.
+// one more if the processors are idle: with more packages each one is slower, and none ends sooner.
 // go test runs "runtests turn" in place of a test program, which asks for its turn and becomes the program.
 type turns struct {
 	listener net.Listener
@@ -85,7 +85,7 @@ func (t *turns) serve() {
 		pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
 		if err == nil {
 			for t.full() {
-				if t.idle() >= idleShare {
+				if t.idle() >= idleShare && len(t.running) <= runtime.NumCPU() {
 					break
 				}
 			}

@@ -124,7 +124,7 @@ func hourEitherWay() time.Duration {
 // hold takes the locks at a bare majority. Other clients ask for them after each of the steps.
 func (s *steps) hold(steps ...func(node int)) {
 	params := maps.Clone(steady)
-	params["node_timeout"] = "1s" // of a node that is busy; one that is cut off refuses at once
+	params["node_timeout"] = "2s" // of a node that is busy; one that is cut off refuses at once
 	other, _ := s.set.clientWith(params, lock.WithTTL(steadyTTL))
 	holder, links := s.set.clientWith(params, lock.WithTTL(steadyTTL))
 	order := rand.Perm(len(s.clocks))
