@@ -43,10 +43,10 @@ if not waits and ARGV[5] ~= '0' then
   local last = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0)
   redis.call('ZADD', KEYS[2], integer(math.max(us, last + 1)), member)
   waits = true
-  if head and #head < head_n then head[#head + 1] = member end
+  if head and all_read then head[#head + 1] = member end
 end
 inform(self.owner)
-local ask, first_waiter = 0, parse_waiter(waiters(INFORMED)[1] or '')
+local ask, first_waiter = 0, parse_waiter(waiter(1) or '')
 if first_waiter and first_waiter.addr ~= sender and fits(self.weight, self.capacity) then
   local address = first_waiter.owner .. '@' .. first_waiter.addr
   if asked ~= address then

@@ -6,13 +6,14 @@ local sender           -- of an Acquire
 
 local function next_waiter()
   if not kind then return nil end
-  local list = waiters(INFORMED)
   local _, addr = parse_owner(first() or '')
-  for i = 1, math.min(#list, INFORMED) do
-    local _, other = parse_owner(list[i])
-    if other ~= addr then return list[i] end
+  for i = 1, INFORMED do
+    local member = waiter(i)
+    if not member then break end
+    local _, other = parse_owner(member)
+    if other ~= addr then return member end
   end
-  return list[1]
+  return waiter(1)
 end
 
 local function watcher()
@@ -38,7 +39,7 @@ local function begin(addr)
       end
     end
   end
-  if not kind and not waiters(INFORMED)[1] then
+  if not kind and not waiter(1) then
     suspects, unclaimed, asked, lapsed, informed = {}, {}, nil, false, nil
   end
   if kind and not ended then
@@ -145,15 +146,14 @@ end
 -- admit grants the key to the waiters at the head of the queue for as long as they fit, and removes dead ones. self is
 -- the attempt that asks: if it does not wait, it is granted the key behind the last waiter.
 local function admit(self, waits)
-  local was, removed, i, list = kind, {}, 1, waiters(INFORMED)
+  local was, removed, i = kind, {}, 1
   local freed = false
   while true do
     if i > CHUNK then
       more = true
       break
     end
-    if i > #list and #list == head_n then list = waiters(CHUNK) end
-    local member = list[i]
+    local member = waiter(i)
     if not member then
       freed = true
       break
@@ -179,10 +179,10 @@ local function admit(self, waits)
     i = i + 1
   end
   if #removed > 0 then
-    local read_all, rest = #list < head_n, {}
-    for n = i, #list do rest[#rest + 1] = list[n] end
+    local rest = {}
+    for n = i, #head do rest[#rest + 1] = head[n] end
     read('ZREM', KEYS[2], unpack(removed))
-    head = read_all and rest or nil
+    head = rest
   end
   if self and not mine and not waits and freed and fits(self.weight, self.capacity) and not self.holds then grant(self, true) end
   if #granted > 0 then apply(was) end
@@ -202,10 +202,12 @@ local function inform(self, leaves)
   local _, addr = parse_owner(record)
   local seen = {}
   if addr then seen[addr] = true end
-  local list = waiters(INFORMED)
-  for i = 1, math.min(#list, INFORMED) do
-    local owner, to = parse_owner(list[i])
-    if owner and owner ~= self and (changed and list[i] == now or all and not seen[to]) then
+  for i = 1, all and INFORMED or 1 do
+    local member = now
+    if all then member = waiter(i) end
+    if not member then break end
+    local owner, to = parse_owner(member)
+    if owner and owner ~= self and (changed and member == now or all and not seen[to]) then
       hint(to, 'h ' .. owner .. ' ' .. integer(math.max(left_of(at), 0))) -- behind a foreign holder it asks at once
     end
     if to then seen[to] = true end
@@ -214,7 +216,7 @@ end
 
 -- save writes what has changed: the marker of shares, what is known of processes, and how long the keys are kept.
 local function save()
-  local waiting = waiters(INFORMED)[1]
+  local waiting = waiter(1)
   local last = finish and finish < FOREVER and finish or us
   if kind == 'r' or kind == 'p' then
     last = tonumber(redis.call('ZRANGE', KEYS[5], -1, -1, 'WITHSCORES')[2])

@@ -16,7 +16,8 @@
 --   u:1                           the last pushed grant has ended unclaimed
 --   i:<us>                        when waiters were informed of a pushed grant
 local PROVISIONAL_TTL, SHORT_PROVISIONAL_TTL = 3000, 750
-local INFORMED, INFORM_EVERY, INFORM_SLACK, CHUNK = 16, 1000000, 20000, 100 -- CHUNK: waiters that a script admits or removes at most
+local INFORMED, INFORM_EVERY, INFORM_SLACK = 16, 1000000, 20000
+local FEW, CHUNK = 4, 100 -- FEW: waiters that are read at first. CHUNK: waiters that a script admits or removes at most
 local FOREVER = 2 ^ 62
 
 -- integer formats a number: tostring(1763000000000000) would be 1.763e+15.
@@ -70,10 +71,10 @@ end
 
 -- parse_waiter returns a member of the queue as a table, nil if it is none.
 local function parse_waiter(member)
-  local owner, addr = parse_owner(member)
-  local ttl, share, meta = string.match(string.sub(member, 51), '^ (%d+)(:?[%d/]*)(.*)$')
-  if not owner or not ttl then return nil end
-  local weight, capacity = parse_share(share)
+  local owner, addr, ttl, share, meta = string.match(member, '^(%x+)@([ps]%x+) (%d+)(:?[%d/]*)(.*)$')
+  if not owner or #owner ~= 32 or #addr ~= 17 then return nil end
+  local weight, capacity
+  if share ~= '' then weight, capacity = parse_share(share) end
   return {member = member, owner = owner, addr = addr, ttl = tonumber(ttl), share = share, weight = weight, capacity = capacity, meta = meta}
 end
 
@@ -130,14 +131,16 @@ local function reachable(addr)
   return answers[addr]
 end
 
--- waiters returns the first n waiters. A key of another type in the place of the queue is no queue, and must not keep a
--- lock from being released.
-local head, head_n
-local function waiters(n)
-  if not head or head_n < n then
-    head, head_n = read('ZRANGE', KEYS[2], 0, n - 1) or {}, n
+-- waiter returns the waiter in place i of the queue, nil if there are fewer. A key of another type in the place of the queue
+-- is no queue, and must not keep a lock from being released.
+local head, all_read -- the first waiters, and whether they are all
+local function waiter(i)
+  if not head or i > #head and not all_read then
+    local n = i <= FEW and FEW or i <= INFORMED and INFORMED or CHUNK
+    head = read('ZRANGE', KEYS[2], 0, n - 1) or {}
+    all_read = #head < n
   end
-  return head
+  return head[i]
 end
 
 local hints = {} -- messages that are sent when all is written
