@@ -79,6 +79,9 @@ func (b *Backend) enter(a *attempt, mode Mode, q Queue) *line {
 		return cmp.Compare(w.place.Order, order)
 	})
 	l.waiters = slices.Insert(l.waiters, i, a)
+	if i, found := l.queue.find(a.place.Order); found {
+		l.refresh(&l.queue.Places[i]) // its slots may have been recorded before the answer to the Put was handled
+	}
 	l.signal()
 	return l
 }
