@@ -19,6 +19,8 @@ import (
 // nothing. ctx is the context of the caller.
 func (s *service) readError(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(err, backend.ErrClosed):
+		return err
 	case s.life.Context().Err() != nil:
 		if end := contextError(ctx); end != nil && !errors.Is(err, end) {
 			err = fmt.Errorf("%w: %w", err, end)
@@ -40,6 +42,8 @@ func serverError(ctx context.Context, servers []string, err error) error {
 	end := contextError(ctx)
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
+	case end != nil && errors.Is(err, backend.ErrUncertain): // of a batch that goes on
+		err = end
 	case end == nil && ended:
 		err = errTooSlow
 	case end == nil || errors.Is(err, end):
@@ -70,7 +74,7 @@ func (s *service) writeError(ctx context.Context, err error) error {
 func notExecuted(err error) bool {
 	var e rpctypes.EtcdError
 	if !errors.As(err, &e) {
-		return failedToDial(err)
+		return failedToDial(err) || !backend.OutcomeUnknown(err)
 	}
 	switch e.Code() {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange,

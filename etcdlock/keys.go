@@ -109,6 +109,9 @@ func splitKey(root, key string) (name, rest string, ok bool) {
 
 func (s *service) folder(name string) string { return s.root + escape(name) + "/" }
 
+// folderOf returns the folder of a key.
+func folderOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
+
 func checkPrefix(prefix string) error {
 	if prefix == "" || len(prefix) > 200 {
 		return backend.Invalid("prefix", prefix, "1 to 200 bytes")

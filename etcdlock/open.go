@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
 	"github.com/interlock-go/lock/backend/places"
 	"github.com/interlock-go/lock/backend/tlsurl"
 )
@@ -66,8 +67,7 @@ func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, er
 		return nil, backend.Invalid("client", "nil", "a *clientv3.Client")
 	}
 	s := &service{
-		client: client, opt: o, root: escape(o.prefix) + "/", asking: make(chan struct{}, maxAsking),
-		removing: make(chan struct{}, maxAsking),
+		client: client, opt: o, root: escape(o.prefix) + "/", removing: make(chan struct{}, maxRequests),
 		sessions: map[clientv3.LeaseID]*session{},
 	}
 	s.keeper.s = s
@@ -76,6 +76,7 @@ func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, er
 		RequestTimeout: o.openTimeout,
 	}), s}
 	s.life, s.events = b.Life(), b
+	s.batches = call.NewBatches(s.life, maxRequests, maxTogether, s.send)
 	limited, cancel := context.WithTimeout(ctx, o.openTimeout)
 	defer cancel()
 	if err := s.probe(limited); err != nil {

@@ -43,10 +43,6 @@ func (s *service) Put(ctx context.Context, req places.Put) (places.Answer, error
 	if req.Share.Exclusive() {
 		p.limit = 1
 	}
-	if err := s.enter(ctx); err != nil {
-		return places.Answer{}, err
-	}
-	defer s.leave()
 	for {
 		a, err := p.once(clientv3.WithRequireLeader(undated{ctx}))
 		a.Unanswered = p.unanswered
@@ -72,7 +68,7 @@ func (p *put) once(ctx context.Context) (a places.Answer, err error) {
 		clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0),
 	}
 	own := []clientv3.Op{clientv3.OpGet(p.key), clientv3.OpGet(p.session.marker)}
-	var r *clientv3.TxnResponse
+	var r executed
 	switch {
 	case p.Mode == places.Follow:
 		r, err = p.commit(ctx, valid, p.op(nil), own...)
@@ -96,28 +92,28 @@ func (p *put) once(ctx context.Context) (a places.Answer, err error) {
 		return all[i].GetResponseRange().GetKvs()
 	}
 	switch {
-	case p.Mode == places.Follow && r.Succeeded:
-		a.Place = p.place(r.Header.Revision, nil)
+	case p.Mode == places.Follow && r.succeeded:
+		a.Place = p.place(r.revision, nil)
 		return a, nil
 	case p.Mode == places.Follow:
-		return p.refused(ctx, epoch, kvs(r.Responses, 0), kvs(r.Responses, 1))
-	case r.Succeeded:
+		return p.refused(ctx, epoch, kvs(r.responses, 0), kvs(r.responses, 1))
+	case r.succeeded:
 		p.s.contended.set(p.folder, false)
-		a.Place, a.Holds = p.place(r.Header.Revision, p.slots), true
+		a.Place, a.Holds = p.place(r.revision, p.slots), true
 		return a, nil
-	case len(r.Responses) == 0:
+	case len(r.responses) == 0:
 		p.s.contended.set(p.folder, true)
 		return a, errAgain
 	}
-	in := r.Responses[0].GetResponseTxn()
+	in := r.responses[0].GetResponseTxn()
 	switch {
 	case !in.Succeeded:
 		return p.refused(ctx, epoch, kvs(in.Responses, 0), kvs(in.Responses, 1))
 	case p.Mode == places.Try:
 		a.Queue = newQueue(p.folder, kvs(in.Responses, 0), false)
-		return a, p.fits(ctx, r.Header.Revision, &a.Queue, in.Responses[0].GetResponseRange().GetMore())
+		return a, p.fits(ctx, r.revision, &a.Queue, in.Responses[0].GetResponseRange().GetMore())
 	}
-	a.Place = p.place(r.Header.Revision, nil)
+	a.Place = p.place(r.revision, nil)
 	a.Queue = newQueue(p.folder, kvs(in.Responses, 1), in.Responses[1].GetResponseRange().GetMore())
 	a.Queue.Count = int(in.Responses[1].GetResponseRange().GetCount())
 	return a, nil
@@ -172,7 +168,7 @@ func (p *put) fits(ctx context.Context, revision int64, q *places.Queue, more bo
 		return errAgain
 	}
 	for all := q.Unrecorded(maxOps); len(all) > 0; all = q.Unrecorded(maxOps) {
-		done, err := p.s.update(ctx, all)
+		done, err := p.s.Update(ctx, all)
 		if err != nil {
 			return backend.NotExecuted(err) // it concerns others only
 		}
@@ -216,21 +212,21 @@ func (p *put) refused(ctx context.Context, epoch int64, own, marker []*mvccpb.Ke
 // it.
 func (p *put) commit(
 	ctx context.Context, conds []clientv3.Cmp, then clientv3.Op, otherwise ...clientv3.Op,
-) (*clientv3.TxnResponse, error) {
+) (executed, error) {
 	s := p.s
 	resend := resendPolicy{limit: s.opt.openTimeout}
 	for {
-		r, err := s.client.Txn(ctx).If(conds...).Then(then).Else(otherwise...).Commit()
+		r, err := s.batches.Do(ctx, txn{p.folder, conds, []clientv3.Op{then}, otherwise})
 		if err == nil {
 			return r, nil
 		}
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // nothing remains without the lease, or can come later
 			p.session.end(p.session.gone(), true)
-			return nil, places.ErrEnded
+			return executed{}, places.ErrEnded
 		}
 		p.unanswered = p.unanswered || !notExecuted(err)
 		if s.life.Context().Err() != nil || !resend.wait(ctx, err) {
-			return nil, s.writeError(ctx, err)
+			return executed{}, s.writeError(ctx, err)
 		}
 	}
 }

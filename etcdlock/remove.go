@@ -90,13 +90,13 @@ func (s *service) remove(ctx context.Context, part []removal) {
 	for ss := range late {
 		ops = append(ops, ss.bump())
 	}
-	if len(ops) == 1 { // shorter than a transaction
-		r, err := s.client.Delete(ctx, part[0].key)
+	if len(ops) == 1 {
+		r, err := s.batches.Do(ctx, txn{folder: folderOf(part[0].key), then: ops})
 		if err != nil {
 			part[0].result.Err = s.writeError(ctx, err)
 			return
 		}
-		part[0].result.Existed = r.Deleted > 0
+		part[0].result.Existed = r.responses[0].GetResponseDeleteRange().Deleted > 0
 		return
 	}
 	r, err := s.client.Txn(ctx).Then(ops...).Commit()

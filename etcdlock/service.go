@@ -18,9 +18,6 @@ import (
 const (
 	maxTTL   = backend.MaxTTL // the servers accept up to 9,000,000,000 s
 	minPause = 50 * time.Millisecond
-	// maxAsking is for how many requests of a kind a backend awaits replies. The servers refuse requests while 5,000
-	// wait to be applied.
-	maxAsking = 256
 	// maxOps is how many keys a transaction has, below --max-txn-ops of the servers.
 	maxOps = 100
 )
@@ -35,8 +32,8 @@ type service struct {
 	minTTL     time.Duration
 	life       *call.Life
 	events     places.Events
-	asking     chan struct{} // requests that put a key, without a reply
-	removing   chan struct{} // requests that delete one, without a reply
+	batches    *batches
+	removing   chan struct{} // requests that delete several keys, without a reply
 	keeper     keeper
 	contended  memory // folders that were not free when they were last asked for
 
@@ -66,18 +63,6 @@ func (s *service) do(ctx context.Context, f func(context.Context) error) error {
 type undated struct{ context.Context }
 
 func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// enter waits until fewer than maxAsking requests have no reply. The caller calls leave.
-func (s *service) enter(ctx context.Context) error {
-	select {
-	case s.asking <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return backend.NotExecuted(s.readError(ctx, ctx.Err()))
-	}
-}
-
-func (s *service) leave() { <-s.asking }
 
 // Read implements places.Service.
 func (s *service) Read(ctx context.Context, key string, upTo uint64, last int) (places.Queue, error) {
@@ -125,30 +110,22 @@ func (s *service) Check(ctx context.Context, all []places.Place) ([]places.Chang
 
 // Update implements places.Service. A key keeps its create revision, so its position and its token.
 func (s *service) Update(ctx context.Context, all []places.Place) (done bool, err error) {
-	if err := s.enter(ctx); err != nil {
-		return false, err
-	}
-	defer s.leave()
-	return s.update(clientv3.WithRequireLeader(ctx), all)
-}
-
-func (s *service) update(ctx context.Context, all []places.Place) (done bool, err error) {
 	var same []clientv3.Cmp
 	var puts []clientv3.Op
 	for _, p := range all {
 		same = append(same, clientv3.Compare(clientv3.ModRevision(p.ID), "=", int64(p.Version)))
 		puts = append(puts, clientv3.OpPut(p.ID, valueOf(&p), clientv3.WithIgnoreLease()))
 	}
-	r, err := s.client.Txn(ctx).If(same...).Then(puts...).Commit()
+	r, err := s.batches.Do(clientv3.WithRequireLeader(undated{ctx}), txn{folder: folderOf(all[0].ID), conds: same, then: puts})
 	if err != nil {
 		return false, s.writeError(ctx, err)
 	}
 	for i := range all {
-		if r.Succeeded {
-			all[i].Version = uint64(r.Header.Revision)
+		if r.succeeded {
+			all[i].Version = uint64(r.revision)
 		}
 	}
-	return r.Succeeded, nil
+	return r.succeeded, nil
 }
 
 // Close implements places.Service. It revokes the leases of sessions that have ended. A client that was given to New

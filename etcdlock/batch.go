@@ -1,0 +1,117 @@
+package etcdlock
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/call"
+)
+
+const (
+	// maxRequests is how many requests of a backend wait for replies at a time. The servers refuse requests while 5,000 wait
+	// to be applied.
+	maxRequests = 256
+	// maxTogether is how many transactions share a request, below --max-txn-ops of the servers.
+	maxTogether = 64
+)
+
+// txn is a transaction about the keys of one folder. Those of several goroutines share a request, as transactions in one, if
+// they are of different folders: a place has the revision of its transaction, and in a queue no other has that.
+type txn struct {
+	folder          string
+	conds           []clientv3.Cmp
+	then, otherwise []clientv3.Op
+}
+
+// executed is the reply to a transaction.
+type executed struct {
+	revision  int64
+	succeeded bool
+	responses []*etcdserverpb.ResponseOp
+}
+
+type (
+	member  = call.Member[txn, executed]
+	batches = call.Batches[txn, executed]
+)
+
+// send sends the transactions of a batch. It reports whether the servers have executed one.
+func (s *service) send(ctx context.Context, batch []*member) (answered bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life.Context(), cancel)()
+	for len(batch) > 0 {
+		var together, rest []*member
+		folders := map[string]bool{}
+		for _, m := range batch {
+			if folders[m.Request.folder] {
+				rest = append(rest, m)
+			} else {
+				together = append(together, m)
+			}
+			folders[m.Request.folder] = true
+		}
+		if s.sendTogether(ctx, together) {
+			answered = true
+		}
+		batch = rest
+	}
+	return answered
+}
+
+func (s *service) sendTogether(ctx context.Context, all []*member) (answered bool) {
+	if len(all) == 1 {
+		r, err := s.sendAlone(ctx, all[0])
+		all[0].End(r, err)
+		return err == nil
+	}
+	ops := make([]clientv3.Op, len(all))
+	for i, m := range all {
+		m.Sending().Write()
+		ops[i] = clientv3.OpTxn(m.Request.conds, m.Request.then, m.Request.otherwise)
+	}
+	r, err := s.client.Txn(ctx).Then(ops...).Commit()
+	if err != nil && notExecuted(err) && !failedToDial(err) { // one of them is the reason
+		for _, m := range all {
+			if r, err := s.sendAlone(ctx, m); err == nil {
+				answered = true
+				m.End(r, nil)
+			} else {
+				m.End(executed{}, err)
+			}
+		}
+		return answered
+	}
+	for i, m := range all {
+		if err != nil {
+			m.End(executed{}, err)
+			continue
+		}
+		one := r.Responses[i].GetResponseTxn()
+		m.End(executed{r.Header.Revision, one.Succeeded, one.Responses}, nil)
+	}
+	return err == nil
+}
+
+func (s *service) sendAlone(ctx context.Context, m *member) (executed, error) {
+	if !m.Sending().Write() {
+		return executed{}, backend.NotExecuted(context.Canceled)
+	}
+	t := m.Request
+	if len(t.conds) == 0 && len(t.then) == 1 && t.then[0].IsDelete() { // shorter than a transaction
+		r, err := s.client.Do(ctx, t.then[0])
+		if err != nil {
+			return executed{}, err
+		}
+		deleted := &etcdserverpb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: (*etcdserverpb.DeleteRangeResponse)(r.Del())}
+		return executed{r.Del().Header.Revision, true, []*etcdserverpb.ResponseOp{{Response: deleted}}}, nil
+	}
+	r, err := s.client.Txn(ctx).If(t.conds...).Then(t.then...).Else(t.otherwise...).Commit()
+	if err != nil {
+		return executed{}, err
+	}
+	return executed{r.Header.Revision, r.Succeeded, r.Responses}, nil
+}
