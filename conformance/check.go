@@ -31,8 +31,6 @@ type runner struct {
 	caps  backend.Capabilities
 	probe backend.Backend
 	cases []Case
-
-	stalls stalls
 }
 
 func newRunner(ctx context.Context, h Harness, opts []Option) (*runner, error) {
@@ -79,11 +77,6 @@ func (r *runner) selected() []*Case {
 func (r *runner) run(ctx context.Context, cases []*Case, report func(*Case, Result)) *Report {
 	rep := &Report{Name: r.h.Name, Suite: suiteVersion(), Driver: driverVersion(r.probe), Capabilities: r.caps, Budget: r.h.Budget, Started: time.Now(), Full: r.o.full}
 	results := make([]Result, len(cases))
-	watching, stop := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { r.stalls.watch(watching) })
-	defer watch.Wait()
-	defer stop()
 	// one runs a case and reports whether its outcome is known.
 	one := func(i int) bool {
 		results[i] = r.runCase(ctx, cases[i])
@@ -122,6 +115,9 @@ func (r *runner) run(ctx context.Context, cases []*Case, report func(*Case, Resu
 	return rep
 }
 
+// shortStall is that of a machine that is only busy. Longer ones are reported with a failure.
+const shortStall = 250 * time.Millisecond
+
 // cleanupTime bounds what a case leaves to be closed. A driver that ignores its
 // context is left behind.
 const cleanupTime = 15 * time.Second
@@ -144,6 +140,7 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 	defer cancel()
 	t := &T{ctx: ctx, h: &r.h, o: r.o, c: c, caps: r.caps, probe: r.probe, start: time.Now()}
 
+	late := t.lateness()
 	// Shortly before the end of the case its waits end too.
 	stalls := time.AfterFunc(limit-limit/20, t.noteStall)
 	defer stalls.Stop()
@@ -184,8 +181,8 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 	switch {
 	case len(t.failures) > 0:
 		res.Status, res.Reason = Failed, t.failureText()
-		if worst, n := r.stalls.longest(t.start); n > 0 {
-			res.Reason += fmt.Sprintf("\nthis machine stood still %d times, for up to %v", n, worst.Round(time.Millisecond))
+		if worst := late(); worst >= shortStall {
+			res.Reason += fmt.Sprintf("\nthis machine stood still for up to %v", worst.Round(time.Millisecond))
 		}
 	case t.status == inconclusive:
 		res.Status, res.Reason = inconclusive, fmt.Sprintf("contract: %s\n  - nothing could be learned in %d runs: %s", c.Clause, mostAgain, t.reason)

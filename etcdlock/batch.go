@@ -2,8 +2,10 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
@@ -74,7 +76,7 @@ func (s *service) sendTogether(ctx context.Context, all []*member) (answered boo
 		ops[i] = clientv3.OpTxn(m.Request.conds, m.Request.then, m.Request.otherwise)
 	}
 	r, err := s.client.Txn(ctx).Then(ops...).Commit()
-	if err != nil && notExecuted(err) && !failedToDial(err) { // one of them is the reason
+	if err != nil && notExecuted(err) && !failedToDial(err) && !errors.Is(err, rpctypes.ErrTooManyRequests) { // because of one
 		for _, m := range all {
 			if r, err := s.sendAlone(ctx, m); err == nil {
 				answered = true

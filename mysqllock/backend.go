@@ -56,7 +56,7 @@ func NewService(db *sql.DB, events queue.Events, opts ...Option) (queue.Service,
 }
 
 func newService(db *sql.DB, opts []Option) (*service, error) {
-	s := &service{db: db, opt: defaults(), life: call.NewLife(), answering: answering{ping: pingPooled(db)}}
+	s := &service{db: db, opt: defaults(), life: call.NewLife(), answering: newAnswering(pingPooled(db))}
 	for _, opt := range opts {
 		if err := opt(&s.opt); err != nil {
 			return nil, err

@@ -118,7 +118,7 @@ func failure(err error) error {
 	case errTooManyConns, errTooManyOfUser, errUserLimit:
 		hint = " (lower pool_size, or raise the limit of the server)"
 	}
-	if strings.HasPrefix(err.Error(), "mysql: ") {
+	if strings.HasPrefix(err.Error(), "mysql: ") || strings.HasPrefix(err.Error(), "mysql at ") {
 		return err
 	}
 	return fmt.Errorf("mysql: %w%s", err, hint)

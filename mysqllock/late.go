@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"sync"
 	"time"
 
 	"github.com/interlock-go/lock/backend/call"
@@ -43,15 +42,22 @@ func (s *service) watchLate(statement context.Context, end func()) (replied func
 // answering finds out whether the server replies at once over another connection, once for many statements.
 type answering struct {
 	ping func(context.Context) error
+	turn chan struct{} // held during ping; guards the fields below
+	at   time.Time     // of the last result
+	was  bool
+}
 
-	mu  sync.Mutex // held during ping
-	at  time.Time  // of the last result
-	was bool
+func newAnswering(ping func(context.Context) error) answering {
+	return answering{ping: ping, turn: make(chan struct{}, 1)}
 }
 
 func (a *answering) atOnce(ctx context.Context) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return false
+	}
 	if time.Since(a.at) < answerTime {
 		return a.was
 	}

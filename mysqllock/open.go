@@ -56,7 +56,7 @@ func Open(ctx context.Context, u *backend.URL) (backend.Backend, error) {
 	t, _ := parseTable(s.table)        // parse has checked it
 	svc := &service{
 		db: db, ownDB: true, address: " at " + s.addr, opt: s.options, schema: newSchema(t), life: call.NewLife(),
-		answering: answering{ping: pingNew(connector)},
+		answering: newAnswering(pingNew(connector)),
 	}
 	b, err := svc.open(ctx, s.dial+s.timeout)
 	if err != nil {

@@ -194,18 +194,15 @@ func (s *service) send(ctx context.Context, q string, n int, acquire bool) []ans
 func (s *service) timedOut(err error) error {
 	unknown := backend.OutcomeUnknown(err)
 	var refusal *mysql.MySQLError
-	what := "no connection"
 	switch {
 	case errors.As(err, &refusal):
-		return mark(refusal, unknown)
+		err = refusal
 	case unknown:
-		what = "no answer"
+		err = fmt.Errorf("mysql%s: no answer within %v", s.address, s.opt.timeout)
+	default:
+		err = fmt.Errorf("mysql%s: no connection within %v", s.address, s.opt.timeout)
 	}
-	err = fmt.Errorf("mysql%s: %s within %v", s.address, what, s.opt.timeout)
-	if unknown {
-		return backend.Uncertain(err)
-	}
-	return backend.NotExecuted(err)
+	return mark(err, unknown)
 }
 
 // enter waits until the pool has a connection for one more request to acquire.

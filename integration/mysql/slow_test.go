@@ -67,8 +67,12 @@ func TestSlowServer(t *testing.T) {
 		}
 
 		proxy.SilenceOpen()
+		silent := time.Now()
 		ask("no answer within 300ms")
 		eventually(t, "the silent connections are closed", func() bool { return db.Stats().OpenConnections <= 1 })
+		if d := time.Since(silent); d > 10*time.Second { // 12 s if no other connection is tried
+			t.Errorf("the silent connections were closed after %v", d)
+		}
 		dial(t, db, acquiring)
 		ask("nil")
 	})
