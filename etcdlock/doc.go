@@ -45,15 +45,17 @@
 // The lock with name N is a folder with one key for the holder and one for each
 // waiter. All keys are under leases, so they end with the process that put them:
 //
-//	prefix/N/lease-owner               metadata; the oldest key is that of the holder
-//	prefix/N/%r-lease-owner            a reader
-//	prefix/N/%p10-2-lease-owner        2 permits of 10
+//	prefix/N/lease-number              owner, line feed, metadata; the oldest key is that of the holder
+//	prefix/N/%r-lease-number           a reader
+//	prefix/N/%p10-2-lease-number       2 permits of 10
 //	prefix/%s/lease                    marker of a session
 //
 // A shared key holds the lock as soon as there is no exclusive one before it and the weights
-// before it leave enough of the capacity. The value of a holder of permits begins with a line
-// of its slots, that of a writer that has become a reader with the line "read". The lease has 16
-// hexadecimal digits, the owner id 32. In prefix and N a slash, a percent sign, a space and
+// before it leave enough of the capacity. After the owner of a holder of permits are its slots,
+// after that of a writer that has become a reader is "read". The lease has 16 hexadecimal digits,
+// the owner id 32. The number tells the attempts of a process apart; a later one has that of an
+// earlier one again, so that the servers, which keep the names of deleted keys until a
+// compaction, have few to search. In prefix and N a slash, a percent sign, a space and
 // control characters are percent-encoded.
 //
 // Every other key in the folder is an exclusive place in the queue too, unless its name begins

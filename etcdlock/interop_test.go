@@ -110,8 +110,8 @@ func TestForeignSlots(t *testing.T) {
 	b := newBackend(t, server(t))
 	req := requestShare("k", 1, 5)
 	for _, slots := range []string{"-1", "5", "9223372036854775807,-9223372036854775808"} {
-		key := b.svc.folder("k") + name{req.Share, 1, req.Owner}.String()
-		if _, err := b.Client().Put(t.Context(), key, slots+"\n"); err != nil {
+		key := b.svc.folder("k") + name{req.Share, 1, 1}.String()
+		if _, err := b.Client().Put(t.Context(), key, req.Owner+" "+slots+"\n"); err != nil {
 			t.Fatal(err)
 		}
 		if got := try(t, b, requestShare("k", 2, 5)).Slots(); !slices.Equal(got, []int{0, 1}) {

@@ -45,13 +45,16 @@ func Folder(prefix, name string) string { return escape(prefix) + "/" + escape(n
 // A name is that of a key of ours in the folder of a lock. The key has the share in its name, so
 // that a transaction can compare all keys of a share as a range:
 //
-//	lease-owner                  exclusive, also after a downgrade
-//	%r-lease-owner               a reader
-//	%pcapacity-weight-lease-owner     permits
+//	lease-number                       exclusive, also after a downgrade
+//	%r-lease-number                    a reader
+//	%pcapacity-weight-lease-number     permits
+//
+// The number is that of places.Put: a process has few, which it uses again. The servers keep the name of a deleted key
+// until a compaction, and each transaction would search all of those in the folder.
 type name struct {
-	share backend.Share
-	lease clientv3.LeaseID
-	owner string
+	share  backend.Share
+	lease  clientv3.LeaseID
+	number int
 }
 
 // The parts of the folder for shares.
@@ -65,7 +68,7 @@ func permitsOf(capacity int) string { return permits + strconv.Itoa(capacity) + 
 
 // String returns the part of the key after its folder.
 func (n name) String() string {
-	s := fmt.Sprintf("%016x-%s", uint64(n.lease), n.owner)
+	s := fmt.Sprintf("%016x-%d", uint64(n.lease), n.number)
 	switch {
 	case n.share.Exclusive():
 		return s
@@ -87,14 +90,12 @@ func parseName(s string) (n name, ok bool) {
 		n.share.Weight, _ = strconv.Atoi(weight)
 		rest = of
 	}
-	lease, owner, ok := strings.Cut(rest, "-")
+	lease, number, ok := strings.Cut(rest, "-")
 	id, err := strconv.ParseUint(lease, 16, 64)
-	n.lease, n.owner = clientv3.LeaseID(id), owner
-	ok = ok && err == nil && len(owner) == 32 && isHex(owner) && n.share.Validate() == nil && n.String() == s
-	return n, ok
+	n.lease = clientv3.LeaseID(id)
+	n.number, _ = strconv.Atoi(number)
+	return n, ok && err == nil && n.number >= 0 && n.share.Validate() == nil && n.String() == s
 }
-
-func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
 // splitKey returns the lock name of a key under root and the part after its folder. It
 // returns false if the key is not in the folder of a lock.

@@ -32,20 +32,21 @@ func TestFoldersAreApart(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	owner := strings.Repeat("0f", 16)
 	for _, share := range []backend.Share{{}, backend.Reader, {Weight: 2, Capacity: 10}} {
-		in := name{share, 0x694d, owner}
+		in := name{share, 0x694d, 7}
 		p := in.String()
 		if out, ok := parseName(p); !ok || out != in {
 			t.Errorf("%q: %+v, %v", p, out, ok)
 		}
-		for _, s := range []string{"", "694d", p + "0", p[1:], strings.ToUpper(p), strings.Replace(p, "-", "_", 1), "%r" + p, "%p" + p, "%p010-2-" + p, "%p10-11-" + p, "%p0-1-" + p} {
+		for _, s := range []string{
+			"", "694d", p + "x", p[:len(p)-1], p[:len(p)-1] + "-7", p[:len(p)-1] + "07", p[1:], strings.ToUpper(p), strings.Replace(p, "-", "_", 1), "%r" + p, "%p" + p, "%p010-2-" + p, "%p10-11-" + p, "%p0-1-" + p,
+		} {
 			if out, ok := parseName(s); ok {
 				t.Errorf("%q was taken for ours: %+v", s, out)
 			}
 		}
 	}
-	p := name{lease: 0x694d, owner: owner}.String()
+	p := name{lease: 0x694d, number: 7}.String()
 	if _, _, ok := splitKey("lock/", "lock/"+markers+"/"+p); ok {
 		t.Error("a marker was taken for a lock")
 	}

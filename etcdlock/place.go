@@ -20,8 +20,8 @@ var (
 // downgraded is the state of an exclusive key that has become that of a reader.
 const downgraded = "read"
 
-// valueOf returns the value of a key: the metadata. A first line before it, which metadata cannot have, is the state of
-// the place: the slots of permits, or downgraded.
+// valueOf returns the value of a key: a line with the owner and, after a space, the state of the place, which is the
+// slots of permits, or downgraded; then the metadata.
 func valueOf(p *places.Place) string {
 	state := ""
 	switch {
@@ -30,14 +30,11 @@ func valueOf(p *places.Place) string {
 		for _, n := range p.Slots {
 			s = append(s, strconv.Itoa(n))
 		}
-		state = strings.Join(s, ",")
+		state = " " + strings.Join(s, ",")
 	case p.Share == backend.Reader:
-		state = downgraded
+		state = " " + downgraded
 	}
-	if state == "" {
-		return p.Metadata
-	}
-	return state + "\n" + p.Metadata
+	return p.Owner + state + "\n" + p.Metadata
 }
 
 // newQueue returns the places of a folder in the order in which their keys were created. more is whether others are
@@ -62,17 +59,14 @@ func newPlace(folder string, kv *mvccpb.KeyValue) places.Place {
 		Version: uint64(kv.ModRevision),
 	}
 	n, ours := parseName(p.ID[len(folder):])
-	if !ours {
+	first, metadata, complete := strings.Cut(string(kv.Value), "\n")
+	owner, state, _ := strings.Cut(first, " ")
+	if !ours || !complete || owner == "" {
 		p.Owner, p.Session, p.Foreign = p.ID[len(folder):], p.ID, true
 		return p
 	}
-	p.Session = p.ID[:len(p.ID)-len(n.owner)]
-	p.Owner, p.Share, p.Metadata = n.owner, n.share, string(kv.Value)
-	state, metadata, ok := strings.Cut(p.Metadata, "\n")
-	if !ok {
-		return p
-	}
-	p.Metadata = metadata
+	p.Session = strconv.FormatInt(int64(n.lease), 16)
+	p.Owner, p.Share, p.Metadata = owner, n.share, metadata
 	if p.Share.Exclusive() && state == downgraded {
 		p.Share = backend.Reader
 	} else if p.Share.Capacity > 0 {

@@ -39,7 +39,7 @@ func (s *service) Put(ctx context.Context, req places.Put) (places.Answer, error
 	ss := req.Session.(*session)
 	ss.freshen()
 	p := &put{Put: req, s: s, session: ss, folder: s.folder(req.Key), slots: req.Share.FreeSlots(nil), limit: firstRead}
-	p.key = p.folder + name{req.Share, ss.id, req.Owner}.String()
+	p.key = p.folder + name{req.Share, ss.id, req.Number}.String()
 	if req.Share.Exclusive() {
 		p.limit = 1
 	}
@@ -145,7 +145,7 @@ func (p *put) wanted() []clientv3.OpOption {
 }
 
 func (p *put) op(slots []int) clientv3.Op {
-	value := valueOf(&places.Place{Contender: backend.Contender{Metadata: p.Metadata}, Slots: slots})
+	value := valueOf(&places.Place{Contender: backend.Contender{Owner: p.Owner, Metadata: p.Metadata}, Slots: slots})
 	return clientv3.OpPut(p.key, value, clientv3.WithLease(p.session.id))
 }
 

@@ -61,15 +61,15 @@ func (s *service) Remove(ctx context.Context, all []places.Removal) []places.Rem
 func (s *service) keyOf(ctx context.Context, r *places.Removal) (string, error) {
 	folder := s.folder(r.Key)
 	if ss, ok := r.Session.(*session); ok {
-		return folder + name{r.Asked.Share, ss.id, r.Asked.Owner}.String(), nil
+		return folder + name{r.Asked.Share, ss.id, r.Number}.String(), nil
 	}
-	found, err := s.client.Get(ctx, folder, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	found, err := s.client.Get(ctx, folder, clientv3.WithPrefix())
 	if err != nil {
 		return "", s.readError(ctx, err)
 	}
 	for _, kv := range found.Kvs { // it was made by another backend, or is over
-		if strings.HasSuffix(string(kv.Key), "-"+r.Asked.Owner) {
-			return string(kv.Key), nil
+		if p := newPlace(folder, kv); p.Owner == r.Asked.Owner && !p.Foreign {
+			return p.ID, nil
 		}
 	}
 	return "", nil

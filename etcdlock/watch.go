@@ -12,7 +12,7 @@ import (
 
 // Watch implements places.Service.
 func (s *service) Watch(
-	ctx context.Context, key string, p places.Place, changed func(string, places.Change),
+	ctx context.Context, key string, p places.Place, changed func(places.Place, places.Change),
 ) (end func(), checked bool, err error) {
 	target, opts := p.ID, []clientv3.OpOption(nil)
 	if p.ID == "" {
@@ -23,8 +23,8 @@ func (s *service) Watch(
 		if e.Type == clientv3.EventTypeDelete {
 			c = places.Ended
 		}
-		changed(string(e.Kv.Key), c)
-	}, func() { changed(p.ID, places.Interrupted) })
+		changed(places.Place{ID: string(e.Kv.Key), Version: uint64(e.Kv.ModRevision)}, c)
+	}, func() { changed(places.Place{ID: p.ID}, places.Interrupted) })
 	return end, false, err
 }
 

@@ -16,11 +16,16 @@ import (
 // ended. It also ends with its connection, since after that events may come in another order than the changes.
 type watcher struct {
 	id, path string
-	changed  func(id string, c places.Change)
+	changed  func(places.Place, places.Change)
 	children bool
 
 	mu    sync.Mutex // of a watch of children: one request at a time
 	known []child    // that have not ended
+}
+
+// report reports a change of a place. No other has the same ID.
+func (w *watcher) report(id string, c places.Change) {
+	w.changed(places.Place{ID: id, Version: places.All}, c)
 }
 
 func (ss *session) add(w *watcher) {
@@ -70,10 +75,10 @@ func (ss *session) onChange(e zk.Event) {
 		case w.children:
 			ss.s.life.Go(func() { w.again(ss) })
 		case e.Type == zk.EventNodeDeleted:
-			w.changed(w.id, places.Ended)
+			w.report(w.id, places.Ended)
 		default:
-			w.changed(w.id, places.Updated)
-			w.changed(w.id, places.Interrupted)
+			w.report(w.id, places.Updated)
+			w.report(w.id, places.Interrupted)
 		}
 	}
 }
@@ -86,14 +91,14 @@ func (ss *session) interrupt() {
 	ss.mu.Unlock()
 	for _, ws := range all {
 		for w := range ws {
-			w.changed(w.id, places.Interrupted)
+			w.report(w.id, places.Interrupted)
 		}
 	}
 }
 
 // Watch implements places.Service. The request that sets a watch also reads the node.
 func (s *service) Watch(
-	ctx context.Context, key string, p places.Place, changed func(string, places.Change),
+	ctx context.Context, key string, p places.Place, changed func(places.Place, places.Change),
 ) (stop func(), checked bool, err error) {
 	dir := s.lockNode(key)
 	ss, behind, err := s.home(ctx)
@@ -115,7 +120,7 @@ func (s *service) Watch(
 		var n node
 		n, err = ss.watch(ctx, p.ID)
 		if c := n.change(&p); err == nil && c != places.Unchanged && (c == places.Updated || ss.remove(w)) {
-			changed(p.ID, c)
+			w.report(p.ID, c)
 		}
 	}
 	if err != nil {
@@ -141,7 +146,7 @@ func (w *watcher) list(ctx context.Context, ss *session) error {
 	// Who is behind is reported first: no event shows that a place is the first if that has ended too.
 	for _, c := range slices.Backward(w.known) {
 		if !left[c.node] {
-			w.changed(w.path+"/"+c.node, places.Ended)
+			w.report(w.path+"/"+c.node, places.Ended)
 		}
 	}
 	w.known = now
@@ -153,7 +158,7 @@ func (w *watcher) again(ss *session) {
 	ctx, cancel := withLimit(ss.ending, ss.s.opt.openTimeout)
 	defer cancel()
 	if err := w.list(ctx, ss); err != nil && ss.remove(w) {
-		w.changed(w.id, places.Interrupted)
+		w.report(w.id, places.Interrupted)
 	}
 }
 
@@ -193,7 +198,7 @@ func (s *service) watchHeld(p places.Place) {
 		s.Held(p)
 		return
 	}
-	w := &watcher{path: p.ID, changed: func(_ string, c places.Change) {
+	w := &watcher{path: p.ID, changed: func(_ places.Place, c places.Change) {
 		switch c {
 		case places.Ended:
 			s.events.Broken(p.Owner)

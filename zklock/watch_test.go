@@ -19,10 +19,10 @@ type events struct {
 	all []string
 }
 
-func (e *events) add(id string, c places.Change) {
+func (e *events) add(p places.Place, c places.Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all = append(e.all, fmt.Sprint(id, " ", c))
+	e.all = append(e.all, fmt.Sprint(p.ID, " ", c))
 }
 
 func (e *events) take() string {

@@ -34,6 +34,9 @@ type attempt struct {
 	place      Place // its ID is "" while it has none, or that is not known
 	doubted    bool  // a grant of it was broken, while it did not know of one
 	lost       error
+	number     int // see Put
+	numbered   bool
+	removals   int           // that were begun
 	ttl        time.Duration // until which the grant is trusted, from a renewal of the session
 	renewed    time.Time     // from which trust counted at the grant, and at its last renewal
 
@@ -102,7 +105,7 @@ func (a *attempt) once(ctx context.Context, waits, late bool) error {
 	if waits {
 		mode = b.entry(a.req.Key, a.req.Share)
 	}
-	r, err := b.svc.Put(within, Put{Request: a.req, Session: s.Session, Mode: mode})
+	r, err := b.svc.Put(within, Put{Request: a.req, Session: s.Session, Mode: mode, Number: a.number})
 	if mode == Enter {
 		b.entered(a.req.Key)
 	}
@@ -217,7 +220,8 @@ func (a *attempt) failed(err error) error {
 
 // removal is of all that may remain of the attempt. b.mu is held.
 func (a *attempt) removal() Removal {
-	r := Removal{Place: a.place, Key: a.req.Key, Asked: a.req, Late: a.unanswered}
+	a.removals++
+	r := Removal{Place: a.place, Key: a.req.Key, Asked: a.req, Number: a.number, Late: a.unanswered}
 	if a.s != nil && a.s.Session != nil {
 		r.Session = a.s.Session
 	}
@@ -234,11 +238,15 @@ func (a *attempt) forget(gone bool) {
 	}
 	a.leave()
 	a.s = nil
+	if a.numbered {
+		a.numbered = false
+		a.b.unnumber(a.req.Key, a.number, a.removals <= 1)
+	}
 	if l := a.b.lines[a.req.Key]; l != nil {
 		change := Interrupted
 		if gone {
 			change = Ended
 		}
-		l.changed(a.place.ID, change)
+		l.changed(a.place.as(change))
 	}
 }

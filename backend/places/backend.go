@@ -33,6 +33,8 @@ type Backend struct {
 	attempts map[string]*attempt // by owner: those that may have a place
 	lines    map[string]*line    // by key
 	entering map[string]int      // by key: how many attempts put a place and read the queue
+	numbers  map[string]*numbers // by key
+	spent    int                 // the least number that a key without attempts begins with
 }
 
 var (
@@ -47,7 +49,7 @@ func New(svc Service, cfg Config) *Backend {
 	return &Backend{
 		svc: svc, cfg: cfg, life: call.NewLife(), sessions: map[time.Duration]*session{},
 		attempts: map[string]*attempt{}, lines: map[string]*line{},
-		entering: map[string]int{},
+		entering: map[string]int{}, numbers: map[string]*numbers{},
 	}
 }
 

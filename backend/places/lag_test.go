@@ -12,9 +12,11 @@ import (
 	"github.com/interlock-go/lock/backend/places/placestest"
 )
 
-// lagging is a Service in which the events of one place arrive after the next Read, but before its answer.
+// lagging is a Service in which the end of one place is reported late.
 type lagging struct {
 	places.Service
+	reads bool // the report comes after the next Read, but before its answer
+
 	mu    sync.Mutex
 	place string
 	late  []func()
@@ -27,23 +29,30 @@ func (l *lagging) lag(place string) {
 }
 
 func (l *lagging) Watch(
-	ctx context.Context, key string, p places.Place, changed func(string, places.Change),
+	ctx context.Context, key string, p places.Place, changed func(places.Place, places.Change),
 ) (stop func(), checked bool, err error) {
-	return l.Service.Watch(ctx, key, p, func(id string, c places.Change) {
+	return l.Service.Watch(ctx, key, p, func(p places.Place, c places.Change) {
 		l.mu.Lock()
-		lags := l.place == id
+		lags := l.place == p.ID && c == places.Ended
 		if lags {
-			l.late = append(l.late, func() { changed(id, c) })
+			l.late = append(l.late, func() { changed(p, c) })
 		}
 		l.mu.Unlock()
 		if !lags {
-			changed(id, c)
+			changed(p, c)
 		}
 	})
 }
 
 func (l *lagging) Read(ctx context.Context, key string, upTo uint64, last int) (places.Queue, error) {
 	q, err := l.Service.Read(ctx, key, upTo, last)
+	if l.reads {
+		l.report()
+	}
+	return q, err
+}
+
+func (l *lagging) report() {
 	l.mu.Lock()
 	late := l.late
 	l.place, l.late = "", nil
@@ -51,7 +60,6 @@ func (l *lagging) Read(ctx context.Context, key string, upTo uint64, last int) (
 	for _, f := range late {
 		f()
 	}
-	return q, err
 }
 
 // A place that was put again is in the queue, although the event that the one before it has ended arrives later.
@@ -59,7 +67,7 @@ func TestPutAgainBeforeTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := placestest.NewServer()
 		p, other := open(t, s), open(t, s)
-		service := &lagging{}
+		service := &lagging{reads: true}
 		late := openWith(t, s, func(inner places.Service) places.Service {
 			service.Service = inner
 			return service

@@ -30,7 +30,7 @@ type line struct {
 	reread  bool              // something has changed that the events do not say
 	unsure  bool              // a watched place has ended: others before the first waiter may have ended too
 	reading bool              // a request that reads is under way
-	ended   []string          // the ids of places that have ended meanwhile
+	ended   []Place           // the places that have ended meanwhile
 	watches map[string]*watch // by the id of the place
 	wake    chan struct{}     // capacity 1
 	failing time.Time         // the first of the failures since the last answer
@@ -105,24 +105,30 @@ func (l *line) signal() {
 }
 
 // event is what the Service reports.
-func (l *line) event(id string, c Change) {
+func (l *line) event(p Place, c Change) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	l.changed(id, c)
+	l.changed(p, c)
 }
 
+// as returns what an event of a place has, and the event.
+func (p *Place) as(c Change) (Place, Change) { return Place{ID: p.ID, Version: p.Order + 1}, c }
+
+// ends reports whether an event of p ends another place: that has the same ID, and is not a later one.
+func (p *Place) ends(other *Place) bool { return p.ID == other.ID && other.Order < p.Version }
+
 // changed takes an event, or what a check has found. b.mu is held.
-func (l *line) changed(id string, c Change) {
+func (l *line) changed(p Place, c Change) {
 	if c == Unchanged {
 		return
 	}
 	l.signal()
-	w := l.watches[id]
+	w := l.watches[p.ID]
 	if w != nil && c != Updated {
-		l.unwatch(id, w)
+		l.unwatch(p.ID, w)
 	}
 	if c == Ended && l.reading {
-		l.ended = append(l.ended, id)
+		l.ended = append(l.ended, p)
 	}
 	if len(l.waiters) == 0 || c == Interrupted {
 		return
@@ -133,14 +139,14 @@ func (l *line) changed(id string, c Change) {
 		return
 	}
 	var ended *attempt // of this process
-	if i := l.queue.Index(id); i >= 0 {
+	if i := l.queue.Index(p.ID); i >= 0 && p.ends(&l.queue.Places[i]) {
 		ended = l.attempt(&l.queue.Places[i])
 		l.queue.remove(i)
 		l.reread = l.reread || l.queue.More
 		l.unsure = l.unsure || w != nil && len(l.unwatched(head)) > 0
 	}
 	for i := len(l.waiters) - 1; ended == nil && i >= 0 && l.waiters[i].place.Order > l.upTo; i-- {
-		if l.waiters[i].place.ID == id {
+		if p.ends(&l.waiters[i].place) {
 			ended = l.waiters[i]
 		}
 	}
@@ -203,7 +209,7 @@ func (l *line) verify(ctx context.Context, all []Place) error {
 	defer l.b.mu.Unlock()
 	l.unsure = false
 	for i, c := range changes {
-		l.changed(all[i].ID, c)
+		l.changed(all[i].as(c))
 	}
 	return nil
 }
@@ -335,8 +341,9 @@ func (l *line) read(ctx context.Context) error {
 		l.reread = true
 		return err
 	}
-	for _, id := range l.ended {
-		l.reread = l.reread || q.Index(id) >= 0 // it ended after the queue was read, or was put again before
+	for _, p := range l.ended {
+		i := q.Index(p.ID)
+		l.reread = l.reread || i >= 0 && p.ends(&q.Places[i]) // after the queue was read
 	}
 	l.queue, l.upTo = q, upTo
 	if last == 0 {
@@ -382,7 +389,7 @@ func (l *line) record(ctx context.Context) error {
 		if i, found := l.queue.find(p.Order); found && l.queue.Places[i].Version < p.Version {
 			l.queue.Places[i] = p
 		}
-		if i := slices.IndexFunc(l.waiters, func(w *attempt) bool { return w.place.ID == p.ID }); i >= 0 {
+		if i := slices.IndexFunc(l.waiters, func(w *attempt) bool { return w.place.Order == p.Order }); i >= 0 {
 			w := l.waiters[i]
 			w.place.Slots, w.place.Version = p.Slots, p.Version
 			w.wakeWith(nil)

@@ -25,10 +25,11 @@ type Service interface {
 	// All it knows what was put before the call, and has the metadata and the tokens of the holders.
 	Read(ctx context.Context, key string, upTo uint64, last int) (Queue, error)
 	// Watch calls changed for each change of a place, or for each end of a place of the key if p.ID is "", from when it
-	// returns nil until stop is called. Changes that one client sees are in the order in which they were made. changed
-	// does not block, and gets nothing after Interrupted. checked: the request has also compared the place with its
-	// Version, and changed was called if it differs; else the caller checks the place.
-	Watch(ctx context.Context, key string, p Place, changed func(id string, c Change)) (stop func(), checked bool, err error)
+	// returns nil until stop is called, with the ID of the place and, if it has ended, a Version after all that it had.
+	// Changes that one client sees are in the order in which they were made. changed does not block, and gets nothing after
+	// Interrupted. checked: the request has also compared the place with its Version, and changed was called if it differs;
+	// else the caller checks the place.
+	Watch(ctx context.Context, key string, p Place, changed func(Place, Change)) (stop func(), checked bool, err error)
 	// Check returns how each place is, compared with its Version. If they are many it is several requests. Of places that
 	// this Service has put it need not report updates.
 	Check(ctx context.Context, all []Place) ([]Change, error)
@@ -83,7 +84,7 @@ type Session interface {
 // Place is a place in the queue of a key.
 type Place struct {
 	backend.Contender        // its Share is that of a reader after a downgrade
-	ID                string // names the place; that of no other place of the service
+	ID                string // names the place; only one that is put after it has ended may have it too
 	Order             uint64 // its position
 	Token             uint64 // zero if it is not known; it is of the place of a Put
 	Version           uint64 // changes with each update
@@ -204,6 +205,9 @@ type Put struct {
 	backend.Request
 	Session Session
 	Mode    Mode
+	// Number is the same in all requests of an attempt. Another attempt for the key has it only after the place of this one
+	// has ended, and if no removal of that can still be executed.
+	Number int
 }
 
 // Answer is the reply to a Put.
@@ -234,6 +238,7 @@ type Removal struct {
 	Key     string          //
 	Session Session         // of the last request of the attempt; nil if it is not known
 	Asked   backend.Request // that request
+	Number  int             // its number, if Session is not nil
 	Late    bool            // the service may still execute an earlier Put of the attempt. It must refuse it
 	Break   bool            // the process of the attempt is to be notified; only the place with that Order is removed
 }

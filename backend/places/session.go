@@ -40,11 +40,16 @@ func (a *attempt) join(ctx context.Context) (*session, error) {
 	}
 	if same := b.attempts[a.req.Owner]; same != nil && same != a { // the caller sent the request twice
 		a.unanswered = same.unanswered
+		a.number, a.numbered, a.removals = same.number, same.numbered, same.removals
+		same.numbered = false
 		same.leave()
 	}
 	a.leave()
 	if a.s != s {
 		a.s, a.unanswered = s, a.unanswered && a.s == nil
+	}
+	if !a.numbered {
+		a.number, a.numbered = b.number(a.req.Key), true
 	}
 	a.place, a.state = Place{}, waiting
 	b.attempts[a.req.Owner] = a

@@ -108,7 +108,7 @@ func (l *line) watch(ctx context.Context, places []Place) error {
 	}
 	l.reread = l.reread || every
 	for i, c := range changes {
-		l.changed(all[i].ID, c)
+		l.changed(all[i].as(c))
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type checker struct {
 	p, q   places.Service
 	sp, sq places.Session
 	key    string
+	owners []string // of the attempts, by their numbers
 }
 
 func newOwner() string {
@@ -76,11 +77,20 @@ func (c *checker) request(share backend.Share) backend.Request {
 
 func (c *checker) put(s places.Service, session places.Session, req backend.Request, m places.Mode) places.Answer {
 	c.Helper()
-	a, err := s.Put(c.Context(), places.Put{Request: req, Session: session, Mode: m})
+	a, err := s.Put(c.Context(), places.Put{Request: req, Session: session, Mode: m, Number: c.number(req.Owner)})
 	if err != nil {
 		c.Fatalf("Put: %v", err)
 	}
 	return a
+}
+
+func (c *checker) number(owner string) int {
+	i := slices.Index(c.owners, owner)
+	if i < 0 {
+		i = len(c.owners)
+		c.owners = append(c.owners, owner)
+	}
+	return i
 }
 
 // enter puts a place that holds, or waits.

@@ -44,22 +44,22 @@ func (c *checker) read() {
 // events are those of a watch.
 type events struct {
 	mu  sync.Mutex
-	ids []string
+	of  []places.Place
 	all []places.Change
 }
 
-func (e *events) add(id string, change places.Change) {
+func (e *events) add(p places.Place, change places.Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ids, e.all = append(e.ids, id), append(e.all, change)
+	e.of, e.all = append(e.of, p), append(e.all, change)
 }
 
-func (c *checker) await(what string, e *events, id string, change places.Change) {
+func (c *checker) await(what string, e *events, p places.Place, change places.Change) {
 	c.Helper()
 	for range 1000 {
 		e.mu.Lock()
 		for i := range e.all {
-			if e.ids[i] == id && e.all[i] == change {
+			if e.of[i].ID == p.ID && e.all[i] == change && (change != places.Ended || e.of[i].Version > p.Version) {
 				e.mu.Unlock()
 				return
 			}
@@ -89,13 +89,13 @@ func (c *checker) watch() {
 	if done, err := c.p.Update(c.Context(), all); !done || err != nil {
 		c.Fatalf("Update: %v, %v", done, err)
 	}
-	c.await("an update", &one, a.ID, places.Updated)
+	c.await("an update", &one, a, places.Updated)
 	watch(all[0], &one) // the first watch may have been interrupted by the update
 	c.removed(removal(c.key, b))
-	c.await("the end of another place", &every, b.ID, places.Ended)
+	c.await("the end of another place", &every, b, places.Ended)
 	c.removed(removal(c.key, a))
-	c.await("the end of a place", &one, a.ID, places.Ended)
-	c.await("the end of a place", &every, a.ID, places.Ended)
+	c.await("the end of a place", &one, all[0], places.Ended)
+	c.await("the end of a place", &every, all[0], places.Ended)
 }
 
 func (c *checker) check() {
@@ -174,7 +174,7 @@ func (c *checker) late() {
 	for _, m := range []places.Mode{places.Try, places.Enter, places.Follow} {
 		req := c.request(backend.Reader)
 		c.put(c.p, c.sp, req, m)
-		c.removed(places.Removal{Key: c.key, Session: c.sp, Asked: req, Late: true})
+		c.removed(places.Removal{Key: c.key, Session: c.sp, Asked: req, Number: c.number(req.Owner), Late: true})
 		if q := c.queue(0); len(q.Places) != 1 || q.Places[0].ID != other.ID {
 			c.Errorf("mode %d: want the other place alone, got %+v", m, q)
 		}
@@ -240,7 +240,7 @@ func (c *checker) session() {
 	if q := c.queue(0); len(q.Places) != 1 || q.Places[0].ID != kept.Place.ID {
 		c.Errorf("want the place of the other session, got %+v", q)
 	}
-	_, err := c.p.Put(c.Context(), places.Put{Request: c.request(backend.Reader), Session: c.sp, Mode: places.Enter})
+	_, err := c.p.Put(c.Context(), places.Put{Request: c.request(backend.Reader), Session: c.sp, Mode: places.Enter, Number: len(c.owners)})
 	if !errors.Is(err, places.ErrEnded) {
 		c.Errorf("Put: want ErrEnded, got %v", err)
 	}

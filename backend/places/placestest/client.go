@@ -147,7 +147,7 @@ func pause(ctx context.Context, d time.Duration) error {
 func (c *Client) Open(ctx context.Context, ttl time.Duration) (places.Session, error) {
 	s := &Session{client: c, ttl: ttl, sent: time.Now(), done: make(chan struct{}), renewing: make(chan struct{}, 1)}
 	s.ticking = make(chan struct{}, 1)
-	s.id = fmt.Sprintf("%p", s)
+	s.name = fmt.Sprintf("%p", s)
 	if err := c.call(ctx, "Open", func() { s.serve() }); err != nil {
 		return nil, err
 	}
@@ -170,11 +170,11 @@ func (c *Client) Put(ctx context.Context, p places.Put) (places.Answer, error) {
 			return
 		}
 		q := c.server.read(p.Key, places.All, 0)
-		if p.Mode == places.Try && !q.Fits(p.Share) && q.Index(session.id+"/"+p.Key+"/"+p.Owner) < 0 {
+		if p.Mode == places.Try && !q.Fits(p.Share) && q.Index(session.id(p.Key, p.Number)) < 0 {
 			a.Queue = q
 			return
 		}
-		own := c.server.put(session, &p.Request).Place
+		own := c.server.put(session, &p).Place
 		a.Place = &own
 		if p.Mode == places.Follow {
 			return
@@ -183,7 +183,7 @@ func (c *Client) Put(ctx context.Context, p places.Put) (places.Answer, error) {
 		a.Holds = a.Queue.Holders() == len(a.Queue.Places) && len(own.Slots) == p.Share.Weight
 		if unrecorded := a.Queue.Unrecorded(math.MaxInt); p.Mode == places.Try && p.Share.Capacity > 0 {
 			c.server.record(unrecorded)
-			own = c.server.put(session, &p.Request).Place
+			own = c.server.put(session, &p).Place
 			a.Holds = len(own.Slots) > 0
 		}
 		a.Holds = a.Holds || p.Share.Capacity == 0 && a.Queue.Holders() == len(a.Queue.Places)
@@ -225,9 +225,9 @@ func (c *Client) Read(ctx context.Context, key string, upTo uint64, last int) (p
 
 // Watch implements places.Service.
 func (c *Client) Watch(
-	ctx context.Context, key string, p places.Place, changed func(string, places.Change),
+	ctx context.Context, key string, p places.Place, changed func(places.Place, places.Change),
 ) (stop func(), checked bool, err error) {
-	w := &watch{key: key, id: p.ID, changed: func(p places.Place, change places.Change) { changed(p.ID, change) }}
+	w := &watch{key: key, id: p.ID, changed: changed}
 	change := places.Unchanged
 	if err := c.call(ctx, "Watch", func() {
 		c.server.watches[w] = struct{}{}
@@ -238,7 +238,7 @@ func (c *Client) Watch(
 		return nil, false, err
 	}
 	if change != places.Unchanged {
-		changed(p.ID, change)
+		changed(places.Place{ID: p.ID, Version: p.Order + 1}, change)
 	}
 	return func() { go c.server.unwatch(w) }, c.server.WatchChecks, nil // the caller may have a lock
 }
@@ -312,14 +312,18 @@ func (c *Client) Remove(ctx context.Context, all []places.Removal) []places.Remo
 	results := make([]places.Removed, len(all))
 	err := c.call(ctx, "Remove", func() {
 		for i, r := range all {
-			if session, ok := r.Session.(*Session); ok && r.Late {
+			session, known := r.Session.(*Session)
+			if known && r.Late {
 				session.epoch++
+			}
+			if known && r.ID == "" {
+				r.ID = session.id(r.Key, r.Number)
 			}
 			var broken []*place
 			results[i].Existed = c.server.remove(func(p *place) bool {
 				gone := p.Owner == r.Asked.Owner
 				if r.ID != "" {
-					gone = p.ID == r.ID && p.Order == r.Order
+					gone = p.ID == r.ID && (!r.Break || p.Order == r.Order)
 				}
 				if gone && r.Break {
 					broken = append(broken, p)

@@ -19,8 +19,8 @@ func ExampleServer() {
 	if err != nil {
 		panic(err)
 	}
-	for _, owner := range []string{"first", "second"} {
-		a, err := client.Put(ctx, places.Put{Request: backend.Request{Key: "k", Owner: owner}, Session: session, Mode: places.Enter})
+	for i, owner := range []string{"first", "second"} {
+		a, err := client.Put(ctx, places.Put{Request: backend.Request{Key: "k", Owner: owner}, Session: session, Mode: places.Enter, Number: i})
 		if err != nil {
 			panic(err)
 		}

@@ -1,7 +1,9 @@
 package placestest
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -92,17 +94,24 @@ func (s *Server) Interrupt() {
 	}
 }
 
+// id names a place by the number of its attempt, so later places have it too.
+func (s *Session) id(key string, number int) string {
+	return s.name + "/" + key + "/" + strconv.Itoa(number)
+}
+
 // put puts a place, or returns the one that the attempt has. s.mu is held.
-func (s *Server) put(session *Session, req *backend.Request) *place {
-	for _, p := range s.keys[req.Key] {
-		if p.Owner == req.Owner && p.session == session {
-			return p
+func (s *Server) put(session *Session, req *places.Put) *place {
+	id := session.id(req.Key, req.Number)
+	if p, _ := s.find(id); p != nil {
+		if p.Owner != req.Owner {
+			panic(fmt.Sprintf("attempts %s and %s have the number %d", p.Owner, req.Owner, req.Number))
 		}
+		return p
 	}
 	s.revision++
 	p := &place{session: session, Place: places.Place{
 		Contender: backend.Contender{Owner: req.Owner, Metadata: req.Metadata, Share: req.Share},
-		ID:        session.id + "/" + req.Key + "/" + req.Owner, Session: session.id, Order: s.revision, Token: s.revision, Version: s.revision,
+		ID:        id, Session: session.name, Order: s.revision, Token: s.revision, Version: s.revision,
 	}}
 	s.keys[req.Key] = append(s.keys[req.Key], p)
 	s.notify(req.Key, p.Place, places.Updated)

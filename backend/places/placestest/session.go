@@ -13,7 +13,7 @@ import (
 // Session is a session of a [Server]. A client renews it every eighth of its TTL.
 type Session struct {
 	client *Client
-	id     string
+	name   string
 	ttl    time.Duration
 
 	// guarded by Server.mu

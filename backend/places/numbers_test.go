@@ -1,0 +1,72 @@
+package places_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/places"
+	"github.com/interlock-go/lock/backend/places/placestest"
+)
+
+// An event of a place that has ended does not end a later one with the same ID.
+func TestEventOfAnEarlierPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := placestest.NewServer()
+		p, service := open(t, s), &lagging{}
+		late := openWith(t, s, func(inner places.Service) places.Service {
+			service.Service = inner
+			return service
+		})
+		first := try(t, p, request(backend.Share{}))
+		id := s.Queue(key).Places[0].ID
+		waiter := acquire(t, late, request(backend.Share{}))
+		service.lag(id)
+		release(t, first)
+		again := acquire(t, p, request(backend.Share{}))
+		if q := s.Queue(key); len(q.Places) != 2 || q.Places[1].ID != id {
+			t.Fatalf("want a place that has ID %s again, got %+v", id, q)
+		}
+		behind := acquire(t, late, request(backend.Share{}))
+		s.Interrupt() // the first attempt is granted by a check
+		time.Sleep(time.Second)
+		g := waiter.granted(t)
+		service.report()
+		release(t, g)
+		time.Sleep(time.Second)
+		g = again.granted(t)
+		behind.waiting(t)
+		release(t, g)
+		time.Sleep(time.Second)
+		release(t, behind.granted(t))
+		free(t, s)
+	})
+}
+
+// A removal that comes late does not remove the place of a later attempt.
+func TestLateRemoval(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *placestest.Server) {
+		for _, again := range []bool{false, true} { // the caller sends the request again after the removal
+			p := open(t, s)
+			req := request(backend.Share{})
+			g := try(t, p, req)
+			p.once("Remove", placestest.Late)
+			if err := g.Release(t.Context()); !backend.OutcomeUnknown(err) {
+				t.Fatalf("Release: want an unknown outcome, got %v", err)
+			}
+			if again {
+				release(t, try(t, p, req))
+			} else if err := p.Abandon(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			g = try(t, p, request(backend.Share{}))
+			p.svc.Deliver()
+			if n := len(s.Queue(key).Places); n != 1 {
+				t.Errorf("sent again: %t: %d places, want that of the later attempt", again, n)
+			}
+			release(t, g)
+			free(t, s)
+		}
+	})
+}
