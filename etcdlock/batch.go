@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -18,6 +19,8 @@ const (
 	maxRequests = 256
 	// maxTogether is how many transactions share a request, below --max-txn-ops of the servers.
 	maxTogether = 64
+	// spacing is as in call.NewBatches.
+	spacing = 100 * time.Microsecond
 )
 
 // txn is a transaction about the keys of one folder. Those of several goroutines share a request, as transactions in one, if
@@ -46,19 +49,8 @@ func (s *service) send(ctx context.Context, batch []*member) (answered bool) {
 	defer cancel()
 	defer context.AfterFunc(s.life.Context(), cancel)()
 	for len(batch) > 0 {
-		var together, rest []*member
-		folders := map[string]bool{}
-		for _, m := range batch {
-			if folders[m.Request.folder] {
-				rest = append(rest, m)
-			} else {
-				together = append(together, m)
-			}
-			folders[m.Request.folder] = true
-		}
-		if s.sendTogether(ctx, together) {
-			answered = true
-		}
+		together, rest := call.Distinct(batch, func(t txn) string { return t.folder })
+		answered = s.sendTogether(ctx, together) || answered
 		batch = rest
 	}
 	return answered

@@ -51,7 +51,7 @@ func (g *gate) attempts(t *testing.T, b *Backend, keys []string, check func(key 
 	if _, err := b.TryAcquire(t.Context(), request("earlier", time.Minute)); err != nil { // the session exists
 		t.Fatal(err)
 	}
-	b.svc.batches = call.NewBatches(b.svc.life, 2, maxTogether, b.svc.send)
+	b.svc.batches = call.NewBatches(b.svc.life, 2, maxTogether, spacing, b.svc.send)
 	g.closed.Store(true)
 	var mu sync.Mutex
 	tokens := map[string]uint64{}

@@ -76,7 +76,7 @@ func open(ctx context.Context, client *clientv3.Client, o options) (*Backend, er
 		RequestTimeout: o.openTimeout,
 	}), s}
 	s.life, s.events = b.Life(), b
-	s.batches = call.NewBatches(s.life, maxRequests, maxTogether, s.send)
+	s.batches = call.NewBatches(s.life, maxRequests, maxTogether, spacing, s.send)
 	limited, cancel := context.WithTimeout(ctx, o.openTimeout)
 	defer cancel()
 	if err := s.probe(limited); err != nil {

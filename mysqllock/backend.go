@@ -109,7 +109,8 @@ func (s *service) connectEvents(ctx context.Context) error {
 	if listens {
 		conns -= listenerConns
 	}
-	s.acquiring = make(chan struct{}, max(1, conns-conns/4))
+	s.acquires = call.NewBatches(s.life, max(1, conns-conns/4), maxMany, spacing, s.sendBatch)
+	s.others = call.NewBatches(s.life, conns, maxMany, spacing, s.sendBatch)
 	s.process = fmt.Sprintf("p%016x", rand.Uint64())
 	if !listens {
 		return nil

@@ -20,6 +20,7 @@ import (
 
 const (
 	maxMany   = 64                     // operations of a transaction
+	spacing   = 500 * time.Microsecond // as in call.NewBatches
 	busyPause = 100 * time.Millisecond // between requests for a row that another transaction keeps
 )
 
@@ -31,19 +32,17 @@ type answered struct {
 
 func fail(n int, err error) []answered { return slices.Repeat([]answered{{err: err}}, n) }
 
-// operation is a renewal or an end.
-type operation struct {
-	kind, key, owner string
-	ttl              time.Duration
-	late             bool
+// ask calls a procedure that answers once. For as long as a transaction of Guard keeps the holder it is called again, until
+// the timeout.
+func (s *service) ask(ctx context.Context, q string) (reply, error) {
+	return s.unguarded(ctx, func() answered { return s.send(ctx, q, 1)[0] })
 }
 
-// ask calls a procedure that answers once. acquire says that the call may use only the connections for that. For as
-// long as a transaction of Guard keeps the holder it is called again, until the timeout.
-func (s *service) ask(ctx context.Context, q string, acquire bool) (reply, error) {
+// unguarded calls f, again while a transaction of Guard keeps the holder.
+func (s *service) unguarded(ctx context.Context, f func() answered) (reply, error) {
 	end := time.Now().Add(s.opt.timeout)
 	for {
-		r := s.send(ctx, q, 1, acquire)[0]
+		r := f()
 		switch {
 		case r.err != nil || r.status != busy:
 			return r.reply, r.err
@@ -115,7 +114,7 @@ func (s *service) renew(ctx context.Context, ops []operation) []answered {
 		owners[i] = `"` + o.owner + `"`
 	}
 	q := s.call("renew", lit(ops[0].key), lit(s.process), "'["+strings.Join(owners, ",")+"]'", micro(ops[0].ttl))
-	all := s.send(ctx, q, 1+len(ops), false)
+	all := s.send(ctx, q, 1+len(ops))
 	all[1].pass = all[0].pass
 	return all[1:]
 }
@@ -132,8 +131,7 @@ func (s *service) several(ctx context.Context, ops []operation) []answered {
 func (s *service) each(ctx context.Context, ops []operation) []answered {
 	all := make([]answered, len(ops))
 	for i, o := range ops {
-		q := s.call("one", "'"+o.kind+"'", lit(o.key), lit(o.owner), lit(s.process), micro(o.ttl), flag(o.late))
-		all[i].reply, all[i].err = s.ask(ctx, q, false)
+		all[i].reply, all[i].err = s.do(ctx, s.others, o)
 	}
 	return all
 }
@@ -142,51 +140,41 @@ func (s *service) each(ctx context.Context, ops []operation) []answered {
 func (s *service) many(ctx context.Context, ops []operation, wait bool) []answered {
 	all := make([]answered, 0, len(ops))
 	for some := range slices.Chunk(ops, maxMany) {
-		q := s.call("many", lit(s.process), "'"+list(some)+"'", flag(wait))
-		all = append(all, s.send(ctx, q, len(some), false)...)
+		all = append(all, s.send(ctx, s.severalIn(some, wait), len(some))...)
 	}
 	return all
 }
 
-// list returns operations as the procedure many reads them.
-func list(ops []operation) string {
-	var b strings.Builder
-	for _, o := range ops {
-		late := 0
-		if o.late {
-			late = 1
-		}
-		fmt.Fprintf(&b, "%s,%x,%x,%s,%d;", o.kind, o.key, o.owner, micro(o.ttl), late)
+// send calls a procedure that answers n times, within the timeout. Either it has executed all, or each answer has the error.
+func (s *service) send(ctx context.Context, q string, n int) []answered {
+	all, err := within(ctx, s, func(ctx context.Context) ([]answered, error) {
+		return call.Detached(ctx, s.life, func(ctx context.Context, sending *call.Sending) ([]answered, error) {
+			return s.execute(context.WithoutCancel(ctx), sending, q, n)
+		})
+	})
+	if err != nil {
+		return fail(n, err)
 	}
-	return b.String()
+	return all
 }
 
-// send calls a procedure that answers n times, within the timeout. Either it has executed all, or each answer has the error.
-func (s *service) send(ctx context.Context, q string, n int, acquire bool) []answered {
+// within calls f, which sends a request, with a context that ends at the timeout.
+func within[T any](ctx context.Context, s *service, f func(context.Context) (T, error)) (T, error) {
 	begun := time.Now()
-	within := new(call.Context)
-	within.Init(ctx, ctx, begun.Add(s.opt.timeout))
-	defer within.End(context.Canceled)
-	all, err := call.Detached(within, s.life, func(ctx context.Context, sending *call.Sending) ([]answered, error) {
-		ctx = context.WithoutCancel(ctx)
-		if acquire {
-			if err := s.enter(); err != nil {
-				return nil, err
-			}
-			defer func() { <-s.acquiring }()
-		}
-		return s.execute(ctx, sending, q, n)
-	})
+	bounded := new(call.Context)
+	bounded.Init(ctx, ctx, begun.Add(s.opt.timeout))
+	defer bounded.End(context.Canceled)
+	r, err := f(bounded)
 	if err == nil {
-		return all
+		return r, nil
 	}
-	if unanswered(within, begun) {
+	if unanswered(bounded, begun) {
 		s.life.Go(s.testIdle)
 	}
-	if call.Ended(ctx) == nil && within.Err() != nil {
+	if call.Ended(ctx) == nil && bounded.Err() != nil {
 		err = s.timedOut(err)
 	}
-	return fail(n, err)
+	return r, err
 }
 
 // timedOut returns the error of a request that failed with err at the timeout. It does not match an error of the caller's
@@ -203,18 +191,6 @@ func (s *service) timedOut(err error) error {
 		err = fmt.Errorf("mysql%s: no connection within %v", s.address, s.opt.timeout)
 	}
 	return mark(err, unknown)
-}
-
-// enter waits until the pool has a connection for one more request to acquire.
-func (s *service) enter() error {
-	timeout := time.NewTimer(s.opt.timeout)
-	defer timeout.Stop()
-	select {
-	case s.acquiring <- struct{}{}:
-		return nil
-	case <-timeout.C:
-		return s.timedOut(backend.NotExecuted(context.DeadlineExceeded))
-	}
 }
 
 // execute is send, without an end of the context.

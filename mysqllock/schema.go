@@ -24,7 +24,7 @@ const mode = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 //go:embed sql/*.sql
 var files embed.FS
 
-var operations = []string{"event", "wake", "lock", "remove", "next", "take", "drop", "inform", "rule", "alone", "acquire",
+var operations = []string{"event", "wake", "lock", "remove", "next", "take", "drop", "inform", "rule", "alone",
 	"plain", "one", "many", "renew", "listen"}
 
 func text(name string) string {

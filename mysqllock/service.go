@@ -24,9 +24,10 @@ type service struct {
 	address   string // for errors: " at host:port", or empty
 	opt       options
 	schema    *schema
-	process   string        // 'l' and 16 hex digits if it listens, or 'p' if it polls
-	denied    error         // the user may not acquire locks
-	acquiring chan struct{} // requests to acquire in flight: the other connections are kept for renewals and releases
+	process   string   // 'l' and 16 hex digits if it listens, or 'p' if it polls
+	denied    error    // the user may not acquire locks
+	acquires  *batches // not on all connections: the others are for renewals and releases
+	others    *batches
 	life      *call.Life
 	testing   atomic.Bool // testIdle runs
 	answering answering
@@ -47,9 +48,10 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 	if s.denied != nil {
 		return queue.Answer{}, backend.NotExecuted(s.denied)
 	}
-	q := s.call("acquire", lit(s.key(a.Key)), lit(a.Owner), lit(s.process), lit(a.Metadata), micro(a.TTL),
-		strconv.Itoa(a.Share.Weight), strconv.Itoa(a.Share.Capacity), flag(a.Mode != queue.NoQueue))
-	r, err := s.ask(ctx, q, true)
+	r, err := s.do(ctx, s.acquires, operation{
+		kind: "acquire", key: s.key(a.Key), owner: a.Owner, ttl: a.TTL, flag: a.Mode != queue.NoQueue,
+		metadata: a.Metadata, share: a.Share,
+	})
 	switch {
 	case rolledBack(err):
 		return queue.Answer{}, queue.Retry(err)
@@ -97,18 +99,18 @@ func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 		key, process := s.key(e.Key), lit(s.process)
 		switch err := checkOwner(e.Owner); {
 		case e.Kind == queue.Break:
-			r, err := s.ask(ctx, s.alone("break", key, e.Owner, "''"), false)
+			r, err := s.ask(ctx, s.alone("break", key, e.Owner, "''"))
 			all[i] = r.ended(err)
 			all[i].Holder = r.holder()
 		case e.Kind == queue.Downgrade && e.Share.Capacity > 0:
 			all[i].Err = backend.Invalid("share", e.Share.String(), "an exclusive grant or a reader")
 		case e.Kind == queue.Downgrade:
-			r, err := s.ask(ctx, s.alone("downgrade", key, e.Owner, process), false)
+			r, err := s.ask(ctx, s.alone("downgrade", key, e.Owner, process))
 			all[i] = r.ended(err)
 		case err != nil:
 			all[i].Err = err
 		default:
-			at, ops = append(at, i), append(ops, operation{kind: "end", key: key, owner: e.Owner, late: e.Late})
+			at, ops = append(at, i), append(ops, operation{kind: "end", key: key, owner: e.Owner, flag: e.Late})
 		}
 	}
 	for i, r := range s.askAll(ctx, ops) {
@@ -123,7 +125,7 @@ func (r *reply) ended(err error) queue.Ended {
 
 // Pass implements queue.Service.
 func (s *service) Pass(ctx context.Context, key string, leaves bool) (queue.Passed, error) {
-	r, err := s.ask(ctx, s.call("alone", "'pass'", lit(s.key(key)), "''", "''", "0", flag(leaves), "''", "0", "0"), false)
+	r, err := s.ask(ctx, s.call("alone", "'pass'", lit(s.key(key)), "''", "''", "0", flag(leaves), "''", "0", "0"))
 	return queue.Passed{Now: r.now(), Pass: micros(r.pass)}, err
 }
 

@@ -108,7 +108,7 @@ func (s *service) sweepLocks(ctx context.Context, unused time.Duration) (deleted
 		after = p.last
 		for _, name := range p.dead {
 			if err == nil {
-				_, err = s.ask(ctx, s.alone("pass", name, "", "''"), false)
+				_, err = s.ask(ctx, s.alone("pass", name, "", "''"))
 			}
 		}
 		for some := range slices.Chunk(p.names, sweepBatch) {

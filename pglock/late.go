@@ -3,56 +3,11 @@ package pglock
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/interlock-go/lock/backend"
 )
-
-// slot is the slot of a request. It is free when the request and its late connections have left it.
-type slot struct {
-	of    chan struct{}
-	users atomic.Int32
-}
-
-func (s *slot) leave() {
-	if s.users.Add(-1) == 0 {
-		<-s.of
-	}
-}
-
-type slotKey struct{}
-
-// withSlot waits for a slot of a request to acquire, and returns the context of the request and the function that leaves it.
-func (s *service) withSlot(ctx context.Context) (request context.Context, leave func(), err error) {
-	select {
-	case s.acquiring <- struct{}{}:
-	default:
-		select {
-		case s.acquiring <- struct{}{}:
-		case <-ctx.Done():
-			return nil, nil, backend.NotExecuted(ctx.Err())
-		case <-s.life.Context().Done():
-			return nil, nil, backend.ErrClosed
-		}
-	}
-	sl := &slot{of: s.acquiring}
-	sl.users.Store(1)
-	return context.WithValue(ctx, slotKey{}, sl), sl.leave, nil
-}
-
-// useSlot keeps the slot of the request, if it has one, until leave is called.
-func useSlot(request context.Context) (leave func()) {
-	s, ok := request.Value(slotKey{}).(*slot)
-	if !ok {
-		return func() {}
-	}
-	s.users.Add(1)
-	return s.leave
-}
 
 const (
 	silence    = 100 * time.Millisecond // after which a missing reply is a sign of a dead connection

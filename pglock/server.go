@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -119,6 +120,7 @@ func queryOnce[T any](
 	used := pg.PgConn().CustomData()[usedKey] != nil
 	pg.PgConn().CustomData()[usedKey] = true
 	at := time.Now()
+	part := memberOf(ctx)
 	var begun atomic.Bool // by the request, which uses the connection then, or because there will be none
 	replied := make(chan struct{})
 	r, err := call.Detached(ctx, s.life, func(_ context.Context, sending *call.Sending) (result[T], error) {
@@ -126,8 +128,8 @@ func queryOnce[T any](
 			return result[T]{}, ctx.Err()
 		}
 		defer close(replied)
-		if !sending.Write() {
-			return result[T]{}, ctx.Err()
+		if !sending.Write() || !part.write() {
+			return result[T]{}, cmp.Or(ctx.Err(), context.Canceled)
 		}
 		if !s.opt.pooled.Load() { // the number of a pooler is not that of the session
 			s.sends(pg.PgConn().PID())
@@ -168,7 +170,7 @@ func queryOnce[T any](
 	if time.Since(at) >= silence {
 		s.checkIdle()
 	}
-	free := useSlot(ctx)
+	free := part.use()
 	late := func() {
 		defer free()
 		if s.awaitLate(pg.PgConn(), replied) {

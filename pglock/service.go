@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -30,8 +31,9 @@ type service struct {
 	known    map[string]known   // by owner: attempts that wait or hold
 	sessions map[uint32]session // of the server, by their numbers
 
-	acquiring chan struct{} // slots of requests to acquire: the other connections are for renewals and releases
-	hints     chan struct{} // slots of statements that a notification causes: any role can send one
+	acquires *acquires // not on all connections: the others are for renewals and removals
+	removals *removals
+	hints    chan struct{} // slots of statements that a notification causes: any role can send one
 }
 
 var (
@@ -47,8 +49,10 @@ func newService(pool *pgxpool.Pool, o options, sql statements) *service {
 	s := &service{
 		server: newServer(pool, o, sql), process: hex.EncodeToString(id),
 		secret: string(secret), known: map[string]known{}, sessions: map[uint32]session{},
-		acquiring: make(chan struct{}, max(1, conns-max(1, conns/4))), hints: make(chan struct{}, maxHints),
+		hints: make(chan struct{}, maxHints),
 	}
+	s.acquires = call.NewBatches(s.life, max(1, conns-max(1, conns/4)), maxTogether, spacing, s.sendAcquires)
+	s.removals = call.NewBatches(s.life, conns, maxTogether, spacing, s.sendRemovals)
 	s.listener = newListener(s)
 	s.connectionDoubted = s.listener.check
 	s.demoted = s.listener.drop
@@ -58,18 +62,11 @@ func newService(pool *pgxpool.Pool, o options, sql statements) *service {
 
 // Acquire implements queue.Service.
 func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, error) {
-	ctx, leave, err := s.withSlot(ctx)
-	if err != nil {
-		return queue.Answer{}, err
-	}
-	defer leave()
 	first := s.asks(a.Owner, a.Key)
 	var pass time.Duration // of the answers before
-	var r answer
-	var sent time.Time
-	for r.status = again; r.status == again && err == nil; {
-		r, sent, err = one(ctx, s.server, s.sql.acquire, s.key(a.Key), a.Owner, s.process, escape(a.Metadata), micro(a.TTL),
-			a.Share.Weight, a.Share.Capacity, a.Mode != queue.NoQueue, hashOf(s.secretOf(a.Owner)))
+	r, err := replied{answer: answer{status: again}}, error(nil)
+	for r.status == again && err == nil {
+		r, err = s.acquires.Do(ctx, a)
 		pass = queue.Sooner(pass, micros(r.pass))
 	}
 	if first && (err != nil || r.status == refused || r.status == held && a.Mode == queue.NoQueue) {
@@ -82,7 +79,7 @@ func (s *service) Acquire(ctx context.Context, a queue.Attempt) (queue.Answer, e
 		return queue.Answer{Pass: pass}, err
 	}
 	ans := queue.Answer{
-		Sent: sent, Now: micros(r.clock), Left: micros(r.remaining), Pass: pass,
+		Sent: r.sent, Now: micros(r.clock), Left: micros(r.remaining), Pass: pass,
 		NoPlace: r.noPlace, Watch: r.watch, Ask: micros(r.ask),
 	}
 	switch r.status {
@@ -191,35 +188,58 @@ func at(rows []answer, i int) answer {
 	return answer{}
 }
 
-// End implements queue.Service. Many ends are one statement, which waits for no row, as in Renew.
+// End implements queue.Service. Many ends are one statement, which waits for no row, as in Renew; so are single ones that
+// are made at the same time.
 func (s *service) End(ctx context.Context, ends []queue.End) []queue.Ended {
 	all := make([]queue.Ended, len(ends))
-	var batch []int // indexes of ends
-	var ops, owners, secrets []string
-	var keys [][]byte
-	var late []bool
+	var at []int // those that a statement can have many of
+	var many []queue.End
 	for i, e := range ends {
-		if len(ends) > 1 && (e.Kind == queue.Release || e.Kind == queue.Abandon) {
-			batch, ops = append(batch, i), append(ops, opOf(e))
-			keys, owners = append(keys, s.key(e.Key)), append(owners, e.Owner)
-			late, secrets = append(late, e.Late), append(secrets, s.secretOf(e.Owner))
+		if e.Kind == queue.Release || e.Kind == queue.Abandon {
+			at, many = append(at, i), append(many, e)
 		} else {
 			all[i] = s.end(ctx, e)
 		}
 	}
-	if len(batch) == 0 {
-		return all
-	}
-	rows, _, err := query(ctx, s.server, scanAnswer, s.sql.endMany,
-		ops, keys, owners, s.process, late, secrets)
-	for n, i := range batch {
-		if r := at(rows, n); r.status == locked || r.status == guarded {
-			all[i] = s.end(ctx, ends[i])
-		} else {
-			all[i] = s.ended(ends[i], r, err)
+	if len(many) == 1 {
+		e, err := s.removals.Do(ctx, many[0])
+		if err != nil {
+			e = s.ended(many[0], answer{}, err)
 		}
+		all[at[0]] = e
+	} else if len(many) > 1 {
+		s.endMany(ctx, many, func(i int, e queue.Ended) { all[at[i]] = e },
+			func(i int) { all[at[i]] = s.end(ctx, many[i]) })
 	}
 	return all
+}
+
+// endMany executes ends in one statement, in the order of their names, because that may create rows. It calls done with
+// each result, or then alone for what another transaction has locked.
+func (s *service) endMany(ctx context.Context, ends []queue.End, done func(i int, e queue.Ended), alone func(i int)) {
+	order := make([]int, len(ends))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return bytes.Compare(s.key(ends[i].Key), s.key(ends[j].Key)) })
+	n := len(ends)
+	ops, keys, owners, late, secrets := make([]string, n), make([][]byte, n), make([]string, n), make([]bool, n), make([]string, n)
+	for row, i := range order {
+		e := ends[i]
+		ops[row], keys[row], owners[row], late[row], secrets[row] = opOf(e), s.key(e.Key), e.Owner, e.Late, s.secretOf(e.Owner)
+	}
+	rows, _, err := query(ctx, s.server, scanAnswer, s.sql.endMany, ops, keys, owners, s.process, late, secrets)
+	var rest []int
+	for row, i := range order {
+		if r := at(rows, row); r.status == locked || r.status == guarded {
+			rest = append(rest, i)
+		} else {
+			done(i, s.ended(ends[i], r, err))
+		}
+	}
+	for _, i := range rest {
+		alone(i)
+	}
 }
 
 func (s *service) ended(e queue.End, r answer, err error) queue.Ended {

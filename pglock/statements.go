@@ -37,9 +37,9 @@ type statements struct {
 	schema        string // creates the tables
 	functions     string // creates the functions
 
-	acquire, renew, renewMany, end, endMany, breaks, downgrade, rest, pass string
-	probe, columns, inspect, holds, guard, used, turn, sweep               string
-	unusedVersions, forgetVersion                                          string
+	acquire, acquireMany, renew, renewMany, end, endMany, breaks, downgrade, rest, pass string
+	probe, columns, inspect, holds, guard, used, turn, sweep                            string
+	unusedVersions, forgetVersion                                                       string
 }
 
 func newStatements(table string) (statements, error) {
@@ -54,9 +54,10 @@ func newStatements(table string) (statements, error) {
 	s.schema = s.load("tables") + fmt.Sprintf("COMMENT ON TABLE %s IS '%s';\n", s.table, schemaVersion)
 	s.rule = s.expand("interlock_rule")
 	for to, text := range map[*string]string{
-		&s.acquire:        "SELECT 1::bigint, a.* FROM interlock_acquire($1, $2, $3, $4, $5, $6, $7, $8, $9) a",
+		&s.acquire:        "SELECT 1::bigint, a.* FROM interlock_acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, true) a",
 		&s.renew:          "SELECT 1::bigint, a.* FROM interlock_renew($1, $2::text[], $3, $4::bigint[], $5::boolean[], true) a",
 		&s.end:            "SELECT 1::bigint, a.* FROM interlock_end($1, $2, $3, $4, $5, $6, true) a",
+		&s.endMany:        "SELECT row_number() OVER (), a.* FROM interlock_end_many($1::text[], $2::bytea[], $3::text[], $4, $5::boolean[], $6::text[]) a",
 		&s.breaks:         "SELECT 1::bigint, a.* FROM interlock_rule('break', $1, $2, '', '', 0, 0, 0, false, '', '', true) a",
 		&s.pass:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, $2, '', '', true) a",
 		&s.rest:           "SELECT 1::bigint, a.* FROM interlock_rule('pass', $1, '', '', '', 0, 0, 0, false, '', $2, true) a",
@@ -68,13 +69,13 @@ func newStatements(table string) (statements, error) {
 		*to = s.expand(text)
 	}
 	s.probe, s.inspect, s.holds, s.guard = s.load("probe"), s.load("inspect"), s.load("holds"), s.load("guard")
-	s.renewMany, s.endMany = s.load("renew_many"), s.load("end_many")
+	s.acquireMany, s.renewMany = s.load("acquire_many"), s.load("renew_many")
 	s.used, s.turn, s.sweep = s.load("used"), s.load("turn"), s.load("sweep")
 	return s, nil
 }
 
 func (s statements) loadFunctions() string {
-	return s.load("types") + s.load("rule") + s.load("acquire") + s.load("renew") + s.load("end")
+	return s.load("types") + s.load("rule") + s.load("acquire") + s.load("renew") + s.load("end") + s.load("end_many")
 }
 
 // drop returns the statement that drops the functions of another version.

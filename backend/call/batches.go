@@ -9,17 +9,13 @@ import (
 	"github.com/interlock-go/lock/backend"
 )
 
-const (
-	// spacing is the time between the returns of two batches on a slow way, and so how long a request waits for one.
-	spacing = 100 * time.Microsecond
-	// fewest is how many batches may be on their way at a time, however fast they return: while the server handles one, the
-	// client writes another.
-	fewest = 2
-)
+// fewest is how many batches may be on their way at a time, however fast they return: while the server handles one, the
+// client writes another.
+const fewest = 2
 
 // Batches sends requests together that are made at the same time. Each batch occupies a connection. A request is sent at
 // once, alone, while few batches are on their way. Otherwise it waits for the first of them to return, and is sent with all
-// others that wait. Few are two, and on a way to the server of more than 200 µs as many as let one return each 100 µs.
+// others that wait. Few are two or, if the way to the server is longer, as many as let one return in each spacing.
 // After 20 ms those that wait are sent anyway.
 //
 // So a request that is alone does not wait, and many cost the client and the server less than if each had its own
@@ -27,6 +23,7 @@ const (
 type Batches[Q, T any] struct {
 	life       *Life
 	most, size int
+	spacing    time.Duration
 	send       func(context.Context, []*Member[Q, T]) bool
 
 	mu      sync.Mutex      // guards the fields below
@@ -42,13 +39,16 @@ type Member[Q, T any] struct {
 	life    *Life
 }
 
-// NewBatches returns batches of at most size requests, of which at most most are on their way at a time.
+// NewBatches returns batches of at most size requests, of which at most most are on their way at a time. spacing is how long a
+// request may wait for others: about what the server needs for a few.
 //
 // send sends a batch, and returns when no connection is occupied by it any more. It reports whether the server has answered.
 // It calls End of each member, or has another task of life do that. Its context has the values of the first member and the
 // latest deadline, and does not end.
-func NewBatches[Q, T any](life *Life, most, size int, send func(context.Context, []*Member[Q, T]) bool) *Batches[Q, T] {
-	return &Batches[Q, T]{life: life, most: most, size: size, send: send}
+func NewBatches[Q, T any](
+	life *Life, most, size int, spacing time.Duration, send func(context.Context, []*Member[Q, T]) bool,
+) *Batches[Q, T] {
+	return &Batches[Q, T]{life: life, most: most, size: size, spacing: spacing, send: send}
 }
 
 // Do sends a request, as a task of life, and returns its result. If ctx ends first, Do does what [Detached] does: a request
@@ -93,7 +93,7 @@ func (b *Batches[Q, T]) allowed() int {
 	if b.size == 1 { // waiting gains nothing
 		return b.most
 	}
-	return min(max(fewest, int(b.fastest/spacing)), b.most)
+	return min(max(fewest, int(b.fastest/b.spacing)), b.most)
 }
 
 // run sends batches until no request waits. It is a task.

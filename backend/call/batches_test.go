@@ -26,7 +26,7 @@ type server struct {
 }
 
 func (s *server) batches(most, size int) *call.Batches[int, string] {
-	return call.NewBatches(s.life, most, size, func(ctx context.Context, batch []*call.Member[int, string]) bool {
+	return call.NewBatches(s.life, most, size, 100*time.Microsecond, func(ctx context.Context, batch []*call.Member[int, string]) bool {
 		s.mu.Lock()
 		var all []int
 		for _, m := range batch {

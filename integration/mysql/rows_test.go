@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/interlock-go/lock"
+	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/queue"
 	"github.com/interlock-go/lock/integration/provision"
 	"github.com/interlock-go/lock/mysqllock"
 )
@@ -71,4 +73,30 @@ func waitingWriter(t *testing.T, c *lock.Client, name string, place int) <-chan 
 
 func waitingReader(t *testing.T, c *lock.Client, name string, place int) <-chan *lock.Lease {
 	return waitingFor(t, c, name, place, c.RWMutex(name, short).RLock)
+}
+
+// TestHolderRemoved: a row loses its holder by hand. The next attempt does not overtake the one that waits.
+func TestHolderRemoved(t *testing.T) {
+	each(t, func(t *testing.T, s *provision.Server) {
+		service, held := holds(t, s, &gate{}, 1)
+		key := held[0].Key
+		ask := func(r backend.Request, mode queue.Mode) bool {
+			a, err := service.Acquire(t.Context(), queue.Attempt{Request: r, Mode: mode})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Granted
+		}
+		waiter := request(key, time.Hour)
+		if ask(waiter, queue.Join) {
+			t.Fatal("a key that is held was granted")
+		}
+		exec(t, provision.MySQLPool(t, s, nil), "UPDATE interlock SET owner = NULL WHERE name = 'lock:"+key+"'")
+		if ask(request(key, time.Hour), queue.NoQueue) {
+			t.Error("a later attempt was granted before the one that waits")
+		}
+		if !ask(waiter, queue.Join) {
+			t.Error("the one that waits was not granted")
+		}
+	})
 }

@@ -47,6 +47,9 @@ func TestSlowServer(t *testing.T) {
 						t.Errorf("want %q, got %v", want, got)
 					}
 				})
+				if want != "nil" { // each occupies a connection: they do not share a request
+					eventually(t, "it is sent", func() bool { return db.Stats().InUse > i })
+				}
 			}
 			all.Wait()
 		}

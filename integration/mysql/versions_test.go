@@ -32,8 +32,8 @@ func TestConcurrentCreation(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := count(t, admin, procedures, "routine_schema='locks'"); n != 16 {
-			t.Errorf("%d procedures, want 16", n)
+		if n := count(t, admin, procedures, "routine_schema='locks'"); n != 15 {
+			t.Errorf("%d procedures, want 15", n)
 		}
 		mysqltest.NoDeadlocks(t, admin)
 	})
@@ -64,8 +64,8 @@ func TestVersions(t *testing.T) {
 		if sweep(); there() != 1 {
 			t.Errorf("%d procedures of a version that was not used for 25 hours, want only the one that is not ours", there())
 		}
-		if n := count(t, admin, procedures, "routine_schema='locks' AND routine_name LIKE 'interlock%'"); n != 16 {
-			t.Errorf("%d procedures of this version, want 16", n)
+		if n := count(t, admin, procedures, "routine_schema='locks' AND routine_name LIKE 'interlock%'"); n != 15 {
+			t.Errorf("%d procedures of this version, want 15", n)
 		}
 		c, err := lock.New(b)
 		if err != nil {
@@ -133,7 +133,7 @@ func TestSchema(t *testing.T) {
 		if err := granted(t, "the waiter", got).Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if !strings.Contains(script, "`infra`.`interlock_acquire_") || count(t, admin, procedures, "routine_schema='locks'") != 0 {
+		if !strings.Contains(script, "`infra`.`interlock_one_") || count(t, admin, procedures, "routine_schema='locks'") != 0 {
 			t.Error("procedures in the database of the connection")
 		}
 	})

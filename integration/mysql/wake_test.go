@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -54,14 +55,18 @@ func TestWakeWhileReading(t *testing.T) {
 				}
 				defer rows.Close()
 				var at int64
+				var slept int
 				for more := true; more; more = rows.NextResultSet() { // whether it listens, the events, and the begin
 					for rows.Next() {
-						if columns, _ := rows.Columns(); len(columns) == 1 {
+						switch columns, _ := rows.Columns(); len(columns) {
+						case 1:
 							_ = rows.Scan(&at)
+						case 2:
+							_ = rows.Scan(&slept, new(sql.NullBool))
 						}
 					}
 				}
-				if rows.Err() == nil {
+				if rows.Err() == nil && slept > 0 {
 					begun <- at
 				}
 			}()

@@ -105,8 +105,9 @@ func (s *stage) operations() map[string][]any {
 		return []any{op, s.name(), owner, process, "", 0, 0, 0, false, "", "", true}
 	}
 	acquire := func(owner string, weight int, queue bool) []any {
-		return []any{s.name(), owner, process, "x", 60_000_000, weight, 0, queue, "proof"}
+		return []any{s.name(), owner, process, "x", 60_000_000, weight, 0, queue, "proof", true}
 	}
+	together := func(args []any) []any { return append(args[:len(args)-1:len(args)-1], false) }
 	renew := func(exactly, waits bool) []any {
 		return []any{s.name(), []string{holder}, process, []int64{60_000_000}, []bool{exactly}, waits}
 	}
@@ -116,6 +117,7 @@ func (s *stage) operations() map[string][]any {
 		"acquire poll":       acquire(last, 0, true),
 		"acquire TryRLock":   acquire("new", 1, false),
 		"acquire RLock":      acquire("new", 1, true),
+		"acquire in a batch": together(acquire("new", 0, true)),
 		"renew alone":        renew(false, true),
 		"renew in a batch":   renew(false, false),
 		"renew exactly":      renew(true, true),

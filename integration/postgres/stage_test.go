@@ -100,7 +100,7 @@ func (s *stage) enqueue(c conn, process string, share backend.Share) backend.Req
 	s.Helper()
 	req := s.share(share)
 	status := s.call(c, "acquire", s.name(), req.Owner, process, "x", req.TTL.Microseconds(), share.Weight, share.Capacity, true,
-		strings.Repeat("0", 32))
+		strings.Repeat("0", 32), true)
 	if status != "held" {
 		s.Fatalf("an attempt of process %s: want it to wait, got %s", process, status)
 	}

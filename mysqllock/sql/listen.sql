@@ -22,14 +22,17 @@ BEGIN
     COMMIT AND NO CHAIN NO RELEASE;
     SET p_seen = '';
   END IF;
-  -- The server forgets a KILL QUERY when a statement ends, so the sleep would not end. An expression forgets nothing.
+  -- The server forgets a KILL QUERY when a statement ends. An expression forgets nothing, so the sleep ends. The sleep is
+  -- a statement, so the procedure goes on when it was ended, and the events are in the reply.
   SET n = (SELECT COUNT(*) FROM `interlock_events` e
     WHERE e.process = p_process AND NOT FIND_IN_SET(e.id, p_seen) FOR UPDATE SKIP LOCKED);
   IF p_seconds > 0 AND n = 0 THEN
     IF p_named THEN
-      SET slept = IF(GET_LOCK(CONCAT('interlock.', p_process, '.sleep'), p_seconds) = 0, 1, -1);
+      SELECT CASE GET_LOCK(CONCAT('interlock.', p_process, '.sleep'), p_seconds) WHEN 0 THEN 1 WHEN 1 THEN -1 ELSE 0 END
+      INTO slept;
     ELSE
-      SET slept = SLEEP(p_seconds) = 0;
+      SELECT SLEEP(p_seconds) INTO slept;
+      SET slept = slept = 0;
     END IF;
   END IF;
   SELECT slept, slept >= 0 AND IS_USED_LOCK(CONCAT('interlock.', p_process)) = CONNECTION_ID() AS listening;

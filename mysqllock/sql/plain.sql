@@ -1,13 +1,29 @@
--- plain is renew, keep or end for the holder of a whole key for which no attempt waits, or renew for a share holder of such
--- a key. p_done says whether it is that. The end of a key with share holders is then too early, until rule finds the
--- right one.
+-- plain is what changes nothing but one row: acquire for a whole key that is free; renew, keep or end for its holder while no
+-- attempt waits; or renew for a share holder of such a key. p_done says whether it is that. The end of a key with share
+-- holders is then too early, until rule finds the right one.
 CREATE PROCEDURE `interlock_plain`(
-  p_op VARBINARY(10), p_name VARBINARY(1225), p_owner VARBINARY(32), p_ttl BIGINT, OUT p_done BOOL)
+  p_op VARBINARY(10), p_name VARBINARY(1225), p_owner VARBINARY(32), p_process VARBINARY(20), p_ttl BIGINT,
+  p_metadata VARBINARY(768), p_weight INT, OUT p_done BOOL)
   MODIFIES SQL DATA SQL SECURITY INVOKER
-BEGIN
+plain: BEGIN
   DECLARE t BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   DECLARE share_base BIGINT DEFAULT 4611686018427387904; -- as in rule
   DECLARE s_place BIGINT;
+  SET p_done = FALSE;
+  IF p_op = 'acquire' THEN
+    IF p_weight = 0 THEN
+      UPDATE `interlock` l
+      SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, t)), l.owner = p_owner, l.process = p_process,
+        l.metadata = p_metadata, l.since = t, l.unclaimed = FALSE, l.expires = t + p_ttl,
+        l.suspects = '', l.lapsed = FALSE, l.informed = 0
+      WHERE l.name = p_name AND l.owner IS NULL AND l.shares = 0 AND l.waiters = 0 AND l.ended <= t;
+      SET p_done = ROW_COUNT() = 1;
+    END IF;
+    IF p_done THEN
+      SELECT 'granted' AS status, t AS clock, LAST_INSERT_ID() AS token, p_ttl AS lease, TRUE AS no_place;
+    END IF;
+    LEAVE plain;
+  END IF;
   IF p_op = 'end' THEN
     UPDATE `interlock` l SET l.owner = NULL, l.expires = t
     WHERE l.name = p_name AND l.owner = p_owner AND l.expires > t AND l.waiters = 0;

@@ -2,13 +2,17 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/interlock-go/lock/backend/call"
 )
 
-const maxBatch = 128 // scripts in a pipeline
+const (
+	maxBatch = 128                    // scripts in a pipeline
+	spacing  = 100 * time.Microsecond // as in call.NewBatches
+)
 
 // node has the batches of a node of a cluster, or of the server without one. A quarter of the connections, at least one,
 // is left to scripts that do not acquire. A script that waits has not been sent, and costs nothing when its context ends.
@@ -27,9 +31,9 @@ func (s *Server) newNode() *node {
 		size = 1
 	}
 	return &node{
-		acquires:  call.NewBatches(s.Life, max(n-max(n/4, 1), 1), size, s.send),
-		confirmed: call.NewBatches(s.Life, n, 1, s.send),
-		others:    call.NewBatches(s.Life, n, maxBatch, s.send),
+		acquires:  call.NewBatches(s.Life, max(n-max(n/4, 1), 1), size, spacing, s.send),
+		confirmed: call.NewBatches(s.Life, n, 1, spacing, s.send),
+		others:    call.NewBatches(s.Life, n, maxBatch, spacing, s.send),
 	}
 }
 
