@@ -53,10 +53,10 @@
 // A shared key holds the lock as soon as there is no exclusive one before it and the weights
 // before it leave enough of the capacity. After the owner of a holder of permits are its slots,
 // after that of a writer that has become a reader is "read". The lease has 16 hexadecimal digits,
-// the owner id 32. The number tells the attempts of a process apart; a later one has that of an
-// earlier one again, so that the servers, which keep the names of deleted keys until a
-// compaction, have few to search. In prefix and N a slash, a percent sign, a space and
-// control characters are percent-encoded.
+// the owner id 32. No two attempts of a process have one number at the same time; a later one has
+// that of an earlier one again, because the servers keep the names of deleted keys until a
+// compaction. In prefix and N a slash, a percent sign, a space and control characters are
+// percent-encoded.
 //
 // Every other key in the folder is an exclusive place in the queue too, unless its name begins
 // with "%r-". So a Mutex of package concurrency with the prefix "lock/N", or
