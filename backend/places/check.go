@@ -11,7 +11,7 @@ import (
 
 const (
 	maxChecks  = 4                     // requests in flight
-	checkPause = 50 * time.Millisecond // before a request, if the one before had several places
+	checkPause = 10 * time.Millisecond // before a request, if the one before had several places
 	checkLimit = 10 * time.Second      // of a request
 )
 
