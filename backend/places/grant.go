@@ -141,14 +141,16 @@ func (a *attempt) Downgrade(ctx context.Context) error {
 func (a *attempt) Release(ctx context.Context) error {
 	a.b.mu.Lock()
 	lost := a.lost
-	if lost == nil {
-		a.state = over // from now on the end of the place is no loss
+	if lost == nil && a.s == nil { // it was released: another attempt may have the number
+		lost = a.gone()
 	}
-	r := a.removal()
-	a.b.mu.Unlock()
 	if lost != nil {
+		a.b.mu.Unlock()
 		return lost
 	}
+	a.state = over // from now on the end of the place is no loss
+	r := a.removal()
+	a.b.mu.Unlock()
 	done := a.b.remove(ctx, []Removal{r})[0]
 	if done.Err != nil {
 		return done.Err

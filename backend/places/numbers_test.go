@@ -1,6 +1,7 @@
 package places_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,5 +69,30 @@ func TestLateRemoval(t *testing.T) {
 			release(t, g)
 			free(t, s)
 		}
+	})
+}
+
+// A grant that is released a second time does not remove the place of a later attempt.
+func TestSecondRelease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *placestest.Server) {
+		p := open(t, s)
+		for _, twice := range []bool{false, true} { // the caller has sent the request twice, and has two grants of one place
+			req := request(backend.Share{})
+			first := try(t, p, req)
+			if twice {
+				release(t, try(t, p, req))
+			} else {
+				release(t, first)
+			}
+			next := try(t, p, request(backend.Share{}))
+			if err := first.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("sent twice: %t: the second Release: want ErrLost, got %v", twice, err)
+			}
+			if n := len(s.Queue(key).Places); n != 1 {
+				t.Errorf("sent twice: %t: %d places, want that of the later attempt", twice, n)
+			}
+			release(t, next)
+		}
+		free(t, s)
 	})
 }

@@ -40,8 +40,8 @@ func (a *attempt) join(ctx context.Context) (*session, error) {
 	}
 	if same := b.attempts[a.req.Owner]; same != nil && same != a { // the caller sent the request twice
 		a.unanswered = same.unanswered
-		a.number, a.numbered, a.removals = same.number, same.numbered, same.removals
-		same.numbered = false
+		a.number, a.numbered, same.numbered = same.number, same.numbered, false
+		a.removals = same.removals + 1 // the grant of the other one may be released too
 		same.leave()
 	}
 	a.leave()
