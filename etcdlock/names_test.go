@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/interlock-go/lock/backend"
+	"github.com/interlock-go/lock/backend/places"
 )
 
 // TestNamesAreUsedAgain: the servers keep the names of deleted keys until a compaction. A process puts keys of as many names
@@ -46,5 +48,25 @@ func TestNamesAreUsedAgain(t *testing.T) {
 	release(t, last)
 	if len(names) > 6 { // three shares of two attempts
 		t.Errorf("120 attempts of 3 shares, 2 at a time, have %d names: %v", len(names), slices.Sorted(maps.Keys(names)))
+	}
+}
+
+// TestKeyOfAnother: another program puts the key that an attempt would have. The attempt fails, and does not hold.
+func TestKeyOfAnother(t *testing.T) {
+	b := newBackend(t, server(t))
+	g := try(t, b, request("k", time.Minute))
+	release(t, g)
+	holder := request("k", time.Minute)
+	value := valueOf(&places.Place{Contender: backend.Contender{Owner: holder.Owner}})
+	if _, err := b.Client().Put(t.Context(), g.key, value, clientv3.WithLease(b.Leases()[0])); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := b.Acquire(ctx, request("k", time.Minute)); err == nil || ctx.Err() != nil || backend.OutcomeUnknown(err) {
+		t.Errorf("want an error at once, with a known outcome, got %v", err)
+	}
+	if i := inspect(t, b, "k"); i.Holder == nil || i.Holder.Owner != holder.Owner || len(i.Waiters) > 0 {
+		t.Errorf("want the other program's holder alone, got %+v", i)
 	}
 }

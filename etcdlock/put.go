@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -196,6 +197,9 @@ func (p *put) refused(ctx context.Context, epoch int64, own, marker []*mvccpb.Ke
 		return a, errAgain
 	}
 	one := newPlace(p.folder, own[0])
+	if one.Owner != p.Owner {
+		return a, backend.NotExecuted(fmt.Errorf("etcd: another program has put the key %.200q", p.key))
+	}
 	if a.Queue, err = p.s.Read(ctx, p.Key, one.Order, 0); err != nil {
 		return a, backend.Uncertain(err)
 	}
