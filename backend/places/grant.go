@@ -170,7 +170,7 @@ func (a *attempt) lose(cause error, report bool) {
 	if lost {
 		a.state, a.lost = over, cause
 	}
-	r := a.removal()
+	late := a.unanswered
 	a.b.mu.Unlock()
 	if !lost {
 		return
@@ -178,11 +178,14 @@ func (a *attempt) lose(cause error, report bool) {
 	if report && a.req.OnLost != nil {
 		a.req.OnLost(cause)
 	}
-	if !r.Late {
+	if !late {
 		a.forget(false)
 		return
 	}
 	a.b.background(func(ctx context.Context) error {
+		a.b.mu.Lock()
+		r := a.removal()
+		a.b.mu.Unlock()
 		err := a.b.svc.Remove(ctx, []Removal{r})[0].Err
 		if err == nil {
 			a.forget(true)

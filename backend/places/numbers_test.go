@@ -96,3 +96,31 @@ func TestSecondRelease(t *testing.T) {
 		free(t, s)
 	})
 }
+
+// A removal after a loss that comes late, when another one was answered, does not remove the place of a later attempt.
+func TestLateRemovalAfterALoss(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *placestest.Server) {
+		p, q := open(t, s), open(t, s)
+		held := try(t, q, request(backend.Share{}))
+		req, lost := losable(backend.Share{})
+		waiter := acquire(t, p, req)
+		p.once("Put", placestest.ReplyLost)
+		s.Delete(req.Owner) // it puts another place, at first without an answer
+		release(t, held)
+		time.Sleep(10 * time.Second)
+		g := waiter.granted(t)
+		p.once("Remove", placestest.Late)
+		if _, err := q.Break(t.Context(), key, ""); err != nil {
+			t.Fatal(err)
+		}
+		wantLost(t, "broken", g, lost)
+		time.Sleep(10 * time.Second) // the removal is sent again, and answered
+		next := try(t, p, request(backend.Share{}))
+		p.svc.Deliver()
+		if n := len(s.Queue(key).Places); n != 1 {
+			t.Errorf("%d places, want that of the later attempt", n)
+		}
+		release(t, next)
+		free(t, s)
+	})
+}

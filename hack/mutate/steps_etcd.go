@@ -127,7 +127,7 @@ var placesSteps = []Step{
 		"a.unanswered = a.unanswered || r.Unanswered || err != nil && backend.OutcomeUnknown(err)",
 		"_ = r", "backend/places", "TestUnansweredPut"},
 	{"places: a loss refuses a late request of its attempt", "backend/places/grant.go",
-		"\tif !r.Late {\n",
+		"\tif !late {\n",
 		"\tif true {\n", "backend/places", "TestLatePutAfterALoss"},
 	{"places: Until counts from the last answered request of the session", "backend/places/grant.go",
 		"return sent.Add(min(ttl, most))",
