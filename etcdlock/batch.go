@@ -48,36 +48,21 @@ func (s *service) send(ctx context.Context, batch []*member) (answered bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life.Context(), cancel)()
-	for len(batch) > 0 {
-		together, rest := call.Distinct(batch, func(t txn) string { return t.folder })
-		answered = s.sendTogether(ctx, together) || answered
-		batch = rest
-	}
-	return answered
+	return call.Distinct(batch, func(t txn) string { return t.folder },
+		func(all []*member) ([]*member, bool) { return s.sendTogether(ctx, all) },
+		func(m *member) bool { return s.sendAlone(ctx, m) })
 }
 
-func (s *service) sendTogether(ctx context.Context, all []*member) (answered bool) {
-	if len(all) == 1 {
-		r, err := s.sendAlone(ctx, all[0])
-		all[0].End(r, err)
-		return err == nil
-	}
+// sendTogether returns the transactions that are to be sent alone: if the servers have refused the request because of one.
+func (s *service) sendTogether(ctx context.Context, all []*member) (alone []*member, answered bool) {
 	ops := make([]clientv3.Op, len(all))
 	for i, m := range all {
 		m.Sending().Write()
 		ops[i] = clientv3.OpTxn(m.Request.conds, m.Request.then, m.Request.otherwise)
 	}
 	r, err := s.client.Txn(ctx).Then(ops...).Commit()
-	if err != nil && notExecuted(err) && !failedToDial(err) && !errors.Is(err, rpctypes.ErrTooManyRequests) { // because of one
-		for _, m := range all {
-			if r, err := s.sendAlone(ctx, m); err == nil {
-				answered = true
-				m.End(r, nil)
-			} else {
-				m.End(executed{}, err)
-			}
-		}
-		return answered
+	if err != nil && notExecuted(err) && !failedToDial(err) && !errors.Is(err, rpctypes.ErrTooManyRequests) {
+		return all, false
 	}
 	for i, m := range all {
 		if err != nil {
@@ -87,10 +72,16 @@ func (s *service) sendTogether(ctx context.Context, all []*member) (answered boo
 		one := r.Responses[i].GetResponseTxn()
 		m.End(executed{r.Header.Revision, one.Succeeded, one.Responses}, nil)
 	}
+	return nil, err == nil
+}
+
+func (s *service) sendAlone(ctx context.Context, m *member) (answered bool) {
+	r, err := s.executeAlone(ctx, m)
+	m.End(r, err)
 	return err == nil
 }
 
-func (s *service) sendAlone(ctx context.Context, m *member) (executed, error) {
+func (s *service) executeAlone(ctx context.Context, m *member) (executed, error) {
 	if !m.Sending().Write() {
 		return executed{}, backend.NotExecuted(context.Canceled)
 	}

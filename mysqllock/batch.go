@@ -37,21 +37,9 @@ func (s *service) do(ctx context.Context, to *batches, o operation) (reply, erro
 // waiting for a row follows by itself.
 func (s *service) sendBatch(ctx context.Context, batch []*member) (executed bool) {
 	ctx = context.WithoutCancel(ctx) // also without the deadline, which is that of the callers
-	var alone []*member
-	for len(batch) > 0 {
-		together, rest := call.Distinct(batch, func(o operation) string { return o.key })
-		if len(together) == 1 {
-			executed = s.sendAlone(ctx, together[0]) || executed
-		} else {
-			busy, ok := s.sendTogether(ctx, together)
-			alone, executed = append(alone, busy...), executed || ok
-		}
-		batch = rest
-	}
-	for _, m := range alone {
-		executed = s.sendAlone(ctx, m) || executed
-	}
-	return executed
+	return call.Distinct(batch, func(o operation) string { return o.key },
+		func(all []*member) ([]*member, bool) { return s.sendTogether(ctx, all) },
+		func(m *member) bool { return s.sendAlone(ctx, m) })
 }
 
 func (s *service) sendTogether(ctx context.Context, all []*member) (alone []*member, executed bool) {

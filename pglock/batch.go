@@ -82,20 +82,9 @@ func (m member) write() bool { return m.sending == nil || m.sending.Write() }
 // its connections is in use, also one on which a reply is late: the others are for renewals and removals.
 func (s *service) sendAcquires(ctx context.Context, batch []*acquire) (answered bool) {
 	sl := newSlot()
-	var waiting []*acquire // for rows, so they are the last
-	for len(batch) > 0 {
-		together, rest := call.Distinct(batch, func(a queue.Attempt) string { return a.Key })
-		if len(together) == 1 {
-			answered = s.acquireAlone(sl, together[0]) || answered
-		} else {
-			locked, ok := s.acquireAll(ctx, sl, together)
-			waiting, answered = append(waiting, locked...), answered || ok
-		}
-		batch = rest
-	}
-	for _, m := range waiting {
-		answered = s.acquireAlone(sl, m) || answered
-	}
+	answered = call.Distinct(batch, func(a queue.Attempt) string { return a.Key },
+		func(all []*acquire) ([]*acquire, bool) { return s.acquireAll(ctx, sl, all) },
+		func(m *acquire) bool { return s.acquireAlone(sl, m) })
 	sl.leave()
 	<-sl.free
 	return answered
