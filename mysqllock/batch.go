@@ -48,6 +48,9 @@ func (s *service) sendTogether(ctx context.Context, all []*member) (alone []*mem
 		ops[i] = m.Request
 	}
 	results, err := s.execute(ctx, all[0].Sending(), s.severalIn(ops, false), len(ops))
+	if rolledBack(err) || number(err) == errLockWait {
+		err = backend.Uncertain(err) // many may have committed the first ones
+	}
 	for i, m := range all {
 		switch {
 		case err != nil:
